@@ -1,0 +1,52 @@
+// What a rank program is given: the other ranks, its lanes, its scratch and somebody who watches.
+#pragma once
+
+#include "comm/communicator.h"
+#include "core/workspace.h"
+
+namespace jaxmg {
+
+// Where a rank program is. Hooks are called from the rank's host thread around the calls that put
+// work into the lane; they must not block.
+class Observer {
+ public:
+  enum class Task { probe, panel, look_ahead, update, solve, exchange };
+
+  virtual ~Observer() = default;
+  virtual void begin(int rank, Task task, Size step, Size steps) {
+    (void)rank, (void)task, (void)step, (void)steps;
+  }
+  virtual void end(int rank, Task task, Size step, Size steps) {
+    (void)rank, (void)task, (void)step, (void)steps;
+  }
+};
+
+template <class Device>
+struct Rank {
+  Communicator<Device>& comm;
+  typename Device::Lanes& lanes;
+  const Plan& plan;
+  Workspace workspace;
+  Observer& observer;
+};
+
+// begin and end of one task, whatever happens in between.
+class Watch {
+ public:
+  Watch(Observer& observer, int rank, Observer::Task task, Size step, Size steps)
+      : observer_(observer), rank_(rank), task_(task), step_(step), steps_(steps) {
+    observer_.begin(rank_, task_, step_, steps_);
+  }
+  ~Watch() { observer_.end(rank_, task_, step_, steps_); }
+  Watch(const Watch&) = delete;
+  Watch& operator=(const Watch&) = delete;
+
+ private:
+  Observer& observer_;
+  int rank_;
+  Observer::Task task_;
+  Size step_;
+  Size steps_;
+};
+
+}  // namespace jaxmg

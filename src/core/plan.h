@@ -1,0 +1,105 @@
+// What a call will do and how many bytes it takes, worked out before anything is launched. The
+// engine cuts its buffers from the same entries that the user is shown.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/distribution.h"
+#include "core/dtype.h"
+#include "core/types.h"
+
+namespace jaxmg {
+
+enum class Routine { potrf, potrs, logdet, locate, mirror, cyclic };
+enum class Platform { cpu, cuda };
+
+// Every buffer that a call uses on one rank.
+enum class Buffer {
+  matrix,           // the shard of A, overwritten by the factor
+  right_hand_side,  // b, overwritten by x
+  saved_diagonal,   // original diagonal tiles (aux)
+  tile_inverse,     // inverses of the factor's diagonal tiles (aux)
+  panel_even,       // packed panel of even steps
+  panel_odd,        // packed panel of odd steps
+  partial_sums,     // k x n: sums not yet collected, then the solution
+  tile_rhs,         // right-hand sides of one tile
+  tile_rhs_other,   // the same, a second one
+  probe_vector,     // n
+  probe_product,    // n
+  probe_transpose,  // n
+  probe_result,     // 4 reals
+  send_staging,
+  receive_staging,
+  library,          // what the vendor library asks for
+};
+
+enum class Place { argument, result, scratch };
+
+struct Entry {
+  Buffer buffer;
+  Place place;
+  DType type;
+  Size count;   // elements per rank
+  Size offset;  // bytes from the start of the scratch block, for Place::scratch
+  Size bytes() const { return count * size_of(type); }
+};
+
+struct PlanRequest {
+  Routine routine = Routine::potrf;
+  DType type = DType::f64;
+  Size n = 0;
+  Size nrhs = 1;
+  int ranks = 1;
+  Size tile = 0;              // 0: choose
+  Platform platform = Platform::cpu;
+  bool mirror = false;        // only one triangle is valid
+  bool replicated_rhs = true; // b and x are whole on every rank
+  Size library_bytes = 0;     // scratch that the tile library needs, asked by the caller
+  Size columns = 0;           // columns of a matrix that is redistributed (0: n)
+};
+
+class Plan {
+ public:
+  explicit Plan(const PlanRequest& request);
+
+  const PlanRequest& request() const { return request_; }
+  Routine routine() const { return request_.routine; }
+  Size tile() const { return tile_; }
+  // Tile columns that one product of the trailing update covers.
+  Size group() const { return group_; }
+  // Right-hand sides that go through a solve together.
+  Size rhs_block() const { return rhs_block_; }
+  const std::vector<Entry>& entries() const { return entries_; }
+
+  // The entry of `buffer`; one of count 0 if the call does not use it.
+  Entry entry(Buffer buffer) const;
+  Size scratch_bytes() const { return scratch_bytes_; }
+  // Everything that is alive at once on one rank.
+  Size total_bytes() const;
+  Distribution distribution(Order order = Order::relabelled) const;
+  double flops() const;  // real operations, all ranks together
+
+  // One JSON object: what Python shows and checks.
+  std::string json() const;
+
+ private:
+  void add(Buffer buffer, Place place, DType type, Size count);
+
+  PlanRequest request_;
+  Size tile_ = 1;
+  Size group_ = 1;
+  Size rhs_block_ = 1;
+  Size scratch_bytes_ = 0;
+  std::vector<Entry> entries_;
+};
+
+// Elements per rank of the aux operand that stands beside a Cholesky factor: the original diagonal
+// tiles, then the inverses of the factor's.
+Size aux_count(Size n, int ranks, Size tile);
+
+std::string_view name(Buffer buffer);
+std::string_view name(Routine routine);
+
+}  // namespace jaxmg

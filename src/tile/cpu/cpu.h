@@ -1,0 +1,60 @@
+// The CPU as a device: tiles by OpenBLAS, one thread a call, spread over the engine's own pool.
+// The operations are described in tile/device.h.
+#pragma once
+
+#include "core/dtype.h"
+#include "core/status.h"
+#include "core/types.h"
+#include "tile/cpu/lane.h"
+#include "tile/device.h"
+
+namespace jaxmg::tile {
+
+// Each member is instantiated for the four element types.
+struct Cpu {
+  using Lane = CpuLane;
+  using Event = CpuEvent;
+  using Ticket = CpuTicket;
+  using Lanes = CpuLanes;
+
+  template <class T>
+  static void copy(Lane& lane, Size m, Size n, const T* src, Size lds, T* dst, Size ldd);
+  template <class T>
+  static void transpose(Lane& lane, Size m, Size n, const T* src, Size lds, T* dst, Size ldd,
+                        bool conj);
+  template <class T>
+  static void fill(Lane& lane, Size m, Size n, T off, T diag, T* a, Size lda);
+  template <class T>
+  static void fill_if_failed(Lane& lane, const Info* info, Size m, Size n, T value, T* a, Size lda);
+  template <class T>
+  static void add(Lane& lane, Size m, Size n, T alpha, const T* src, Size lds, T* dst, Size ldd);
+
+  template <class T>
+  static void gemm(Lane& lane, Op op_a, Op op_b, Size m, Size n, Size k, T alpha, const T* a,
+                   Size lda, const T* b, Size ldb, T beta, T* c, Size ldc);
+  template <class T>
+  static void trsm(Lane& lane, Side side, Uplo uplo, Op op, Diag diag, Size m, Size n, T alpha,
+                   const T* a, Size lda, T* b, Size ldb);
+  template <class T>
+  static void potrf(Lane& lane, Size n, T* a, Size lda, Size position, Info* info);
+  template <class T>
+  static void invert_lower(Lane& lane, Size n, const T* l, Size ldl, T* x, Size ldx);
+  template <class T>
+  static void solve_diagonal(Lane& lane, Op op, Size m, Size n, const T* l, Size ldl, const T* x,
+                             Size ldx, T* b, Size ldb, T* work);
+
+  template <class T>
+  static void log_diagonal(Lane& lane, Size n, const T* l, Size ldl, Real<T>* result);
+  template <class T>
+  static void check_hermitian(Lane& lane, Size n, const T* diagonal, Size stride, const T* v,
+                              const T* y, const T* z, Real<T>* result);
+  template <class R>
+  static void judge_hermitian(Lane& lane, const R* result, R threshold, Info* info);
+  template <class T>
+  static void random_vector(Lane& lane, Size n, Size first, Real<T> scale, T* v);
+
+  static void reset(Lane& lane, Info* info);
+  static void set_phase(Lane& lane, Phase phase, int rank, Info* info);
+};
+
+}  // namespace jaxmg::tile
