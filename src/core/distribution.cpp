@@ -43,9 +43,8 @@ std::vector<Tile> make_order(const Distribution& d, Order order) {
 Distribution::Distribution(Size n, int ranks, Size tile, Storage storage, Order order)
     : n_(n), ranks_(ranks), tile_(tile), storage_(storage), capacity_(0) {
   if (n < 0 || ranks < 1 || tile < 1) {
-    throw std::invalid_argument("Distribution: n = " + std::to_string(n) +
-                                ", ranks = " + std::to_string(ranks) +
-                                ", tile = " + std::to_string(tile));
+    throw std::invalid_argument("Distribution: n = " + std::to_string(n) + ", ranks = " +
+                                std::to_string(ranks) + ", tile = " + std::to_string(tile));
   }
   capacity_ = capacity_of(n, ranks, tile, storage);
   order_ = make_order(*this, order);
@@ -64,6 +63,9 @@ Distribution::Distribution(const Distribution& like, std::vector<Tile> eliminati
                                 std::to_string(order_.size()) + " tiles of " +
                                 std::to_string(like.order_.size()));
   }
+  if (storage_ == Storage::cyclic && order_ != like.order_) {
+    throw std::invalid_argument("Distribution: cyclic storage is eliminated by global index");
+  }
   index_order();
 }
 
@@ -76,11 +78,17 @@ void Distribution::index_order() {
   Size rows_before = 0;
   for (std::size_t s = 0; s < order_.size(); ++s) {
     const Tile t = order_[s];
-    Size& place = step_.at(static_cast<std::size_t>(t.rank)).at(static_cast<std::size_t>(*t.local));
-    if (place != -1) {
-      throw std::invalid_argument("Distribution: a tile is eliminated twice");
+    if (t.rank < 0 || t.rank >= ranks_ || *t.local < 0 || *t.local >= local_tiles(t.rank)) {
+      throw std::invalid_argument("Distribution: there is no tile " + std::to_string(*t.local) +
+                                  " on rank " + std::to_string(t.rank));
     }
-    place = static_cast<Size>(s);
+    std::vector<Size>& steps = step_[static_cast<std::size_t>(t.rank)];
+    const auto place = static_cast<std::size_t>(*t.local);
+    if (steps[place] != -1 || (place > 0 && steps[place - 1] == -1)) {
+      throw std::invalid_argument("Distribution: the tiles of rank " + std::to_string(t.rank) +
+                                  " are not eliminated once each, in local order");
+    }
+    steps[place] = static_cast<Size>(s);
     eliminated_.push_back(rows_before);
     rows_before += rows(t);
   }
@@ -131,19 +139,20 @@ LocalTile Distribution::first_tile_from(Step s, int rank) const {
   return LocalTile(it - steps.begin());
 }
 
-std::vector<RowRange> Distribution::rows_from(Step s) const {
+std::vector<RowRange> Distribution::rows_between(Step s, Step t) const {
   std::vector<RowRange> ranges;
   if (storage_ == Storage::cyclic) {  // rows are eliminated by global index
-    const Size count = remaining(s);
+    const Size count = remaining(s) - remaining(t);
     if (count > 0) {
-      ranges.push_back({GlobalIndex(n_ - count), count, 0});
+      ranges.push_back({GlobalIndex(n_ - remaining(s)), count, 0});
     }
     return ranges;
   }
   Size packed = 0;
   for (int r = 0; r < ranks_; ++r) {
     const LocalIndex first = begin(first_tile_from(s, r));
-    const Size count = local_size(r) - *first;
+    const LocalIndex last = std::min(begin(first_tile_from(t, r)), LocalIndex(local_size(r)));
+    const Size count = last - first;
     if (count <= 0) {
       continue;
     }

@@ -61,6 +61,7 @@ class Distribution {
                Order order = Order::relabelled);
 
   // The same rows and tiles, eliminated in the order given: used when rows have been appended.
+  // Each rank's tiles must come in local order, and in cyclic storage all in global order.
   Distribution(const Distribution& like, std::vector<Tile> elimination_order);
 
   Size size() const { return n_; }
@@ -89,10 +90,12 @@ class Distribution {
   Step step(Tile t) const;
   Size eliminated(Step s) const { return eliminated_[static_cast<std::size_t>(*s)]; }
 
-  // The rows eliminated at step s or later, in ascending order, adjacent runs merged: one run per
-  // rank in relabelled order, a single one in natural order. Requires that each rank eliminates
-  // its own tiles in local order, as both orders above do. s may be steps(): then none are left.
-  std::vector<RowRange> rows_from(Step s) const;
+  // The rows eliminated at steps s, ..., t - 1, in ascending order, adjacent runs merged: at most
+  // one run per rank. Requires that each rank eliminates its own tiles in local order, as both
+  // orders above do. s and t may be steps().
+  std::vector<RowRange> rows_between(Step s, Step t) const;
+  // The rows eliminated at step s or later: in natural order a single run.
+  std::vector<RowRange> rows_from(Step s) const { return rows_between(s, Step(steps())); }
   Size remaining(Step s) const { return *s < steps() ? n_ - eliminated(s) : 0; }
 
   // First tile of `rank` eliminated at step s or later (local_tiles(rank) if there is none).
@@ -108,9 +111,9 @@ class Distribution {
   Size tile_;
   Storage storage_;
   Size capacity_;
-  std::vector<Tile> order_;             // step -> tile
-  std::vector<std::vector<Size>> step_; // rank, local tile -> step
-  std::vector<Size> eliminated_;        // step -> rows eliminated before it
+  std::vector<Tile> order_;              // step -> tile
+  std::vector<std::vector<Size>> step_;  // rank, local tile -> step
+  std::vector<Size> eliminated_;         // step -> rows eliminated before it
 };
 
 // Where row g lies in a panel packed from `ranges`.

@@ -24,7 +24,9 @@ constexpr Size size_of(DType t) {
   return 0;
 }
 
-constexpr bool is_complex(DType t) { return t == DType::c64 || t == DType::c128; }
+constexpr bool is_complex(DType t) {
+  return t == DType::c64 || t == DType::c128;
+}
 
 template <class T>
 struct TypeTraits;

@@ -13,6 +13,8 @@ constexpr Size kAlignment = 256;  // of every scratch buffer, in bytes
 constexpr Size kStagingBytesCpu = Size{8} << 20;
 constexpr Size kStagingBytesCuda = Size{128} << 20;
 constexpr Size kMaxRhsBlock = 512;
+// Of n, nrhs, tile and columns: then no product of two of them, in bytes, exceeds 2^60.
+constexpr Size kLargest = Size{1} << 28;
 
 DType real_of(DType t) {
   return t == DType::c64 ? DType::f32 : t == DType::c128 ? DType::f64 : t;
@@ -30,6 +32,17 @@ Size choose_tile(const PlanRequest& q) {
   return std::min(tile, rows);
 }
 
+// Elements of one staging buffer of a redistribution.
+Size choose_staging(const PlanRequest& q) {
+  const Size chosen = q.platform == Platform::cpu ? kStagingBytesCpu : kStagingBytesCuda;
+  return (q.staging_bytes > 0 ? q.staging_bytes : chosen) / size_of(q.type);
+}
+
+// The same for a mirror: one tile at least, and no more than two ranks have to tell each other.
+Size mirror_staging(const PlanRequest& q, Size rows, Size tile) {
+  return std::max(tile * tile, std::min(choose_staging(q), rows * rows));
+}
+
 Size choose_group(const PlanRequest& q, Size tile) {
   return q.platform == Platform::cpu ? 1 : std::max<Size>(1, 1024 / tile);
 }
@@ -42,10 +55,12 @@ Size aux_count(Size n, int ranks, Size tile) {
 
 Plan::Plan(const PlanRequest& request) : request_(request) {
   const PlanRequest& q = request_;
-  if (q.n < 0 || q.nrhs < 0 || q.ranks < 1 || q.tile < 0) {
-    throw std::invalid_argument("plan: n = " + std::to_string(q.n) + ", nrhs = " +
-                                std::to_string(q.nrhs) + ", ranks = " + std::to_string(q.ranks) +
-                                ", tile = " + std::to_string(q.tile));
+  const auto [least, most] = std::minmax({q.n, q.nrhs, q.tile, q.columns});
+  if (least < 0 || most > kLargest || q.ranks < 1) {
+    throw std::invalid_argument(
+        "plan: n = " + std::to_string(q.n) + ", nrhs = " + std::to_string(q.nrhs) +
+        ", ranks = " + std::to_string(q.ranks) + ", tile = " + std::to_string(q.tile) +
+        ", columns = " + std::to_string(q.columns));
   }
   const Size rows = ceil_div(q.n, q.ranks);
   tile_ = q.tile > 0 ? std::min(q.tile, std::max<Size>(1, rows)) : choose_tile(q);
@@ -55,8 +70,6 @@ Plan::Plan(const PlanRequest& request) : request_(request) {
   const DType t = q.type;
   const DType real = real_of(t);
   const Size tiles = ceil_div(rows, tile_) * tile_ * tile_;
-  const Size staging_bytes = q.platform == Platform::cpu ? kStagingBytesCpu : kStagingBytesCuda;
-  const Size staging = staging_bytes / size_of(t);
   switch (q.routine) {
     case Routine::potrf:
     case Routine::locate:
@@ -72,7 +85,7 @@ Plan::Plan(const PlanRequest& request) : request_(request) {
         add(Buffer::probe_result, Place::scratch, real, 4);
       }
       if (q.mirror || q.routine == Routine::locate) {
-        const Size count = std::min(staging, std::max(tile_ * tile_, rows * rows));
+        const Size count = mirror_staging(q, rows, tile_);
         add(Buffer::send_staging, Place::scratch, t, count);
         add(Buffer::receive_staging, Place::scratch, t, count);
       }
@@ -90,11 +103,21 @@ Plan::Plan(const PlanRequest& request) : request_(request) {
       add(Buffer::matrix, Place::argument, t, rows * q.n);
       break;
     case Routine::mirror:
+      add(Buffer::matrix, Place::argument, t, rows * q.n);
+      add(Buffer::send_staging, Place::scratch, t, mirror_staging(q, rows, tile_));
+      add(Buffer::receive_staging, Place::scratch, t, mirror_staging(q, rows, tile_));
+      break;
     case Routine::cyclic: {
+      // The tile is what the caller wants to see in storage: it may be wider than a shard. There is
+      // room for the rows of either storage, and for at least one column of them in staging.
+      tile_ = q.tile > 0 ? q.tile : tile_;
       const Size columns = q.columns > 0 ? q.columns : q.n;
-      add(Buffer::matrix, Place::argument, t, rows * columns);
-      add(Buffer::send_staging, Place::scratch, t, std::max(staging, rows));
-      add(Buffer::receive_staging, Place::scratch, t, std::max(staging, rows));
+      const Distribution cyclic(q.n, q.ranks, tile_, Storage::cyclic);
+      const Size capacity = std::max(rows, cyclic.capacity());
+      const Size count = std::max(capacity, std::min(choose_staging(q), capacity * columns));
+      add(Buffer::matrix, Place::argument, t, capacity * columns);
+      add(Buffer::send_staging, Place::scratch, t, count);
+      add(Buffer::receive_staging, Place::scratch, t, count);
       break;
     }
   }
@@ -161,9 +184,9 @@ std::string_view name(Routine routine) {
 
 std::string_view name(Buffer buffer) {
   constexpr std::array<std::string_view, 16> names = {
-      "matrix",         "right_hand_side", "saved_diagonal", "tile_inverse",
-      "panel_even",     "panel_odd",       "partial_sums",   "tile_rhs",
-      "tile_rhs_other", "probe_vector",    "probe_product",  "probe_transpose",
+      "matrix",         "right_hand_side", "saved_diagonal",  "tile_inverse",
+      "panel_even",     "panel_odd",       "partial_sums",    "tile_rhs",
+      "tile_rhs_other", "probe_vector",    "probe_product",   "probe_transpose",
       "probe_result",   "send_staging",    "receive_staging", "library"};
   return names[static_cast<std::size_t>(buffer)];
 }

@@ -15,6 +15,9 @@ namespace jaxmg {
 enum class Routine { potrf, potrs, logdet, locate, mirror, cyclic };
 enum class Platform { cpu, cuda };
 
+// Which part of a Hermitian matrix holds valid numbers.
+enum class Triangle { whole = -1, lower = 0, upper = 1 };
+
 // Every buffer that a call uses on one rank.
 enum class Buffer {
   matrix,           // the shard of A, overwritten by the factor
@@ -32,7 +35,7 @@ enum class Buffer {
   probe_result,     // 4 reals
   send_staging,
   receive_staging,
-  library,          // what the vendor library asks for
+  library,  // what the vendor library asks for
 };
 
 enum class Place { argument, result, scratch };
@@ -52,12 +55,13 @@ struct PlanRequest {
   Size n = 0;
   Size nrhs = 1;
   int ranks = 1;
-  Size tile = 0;              // 0: choose
+  Size tile = 0;  // 0: choose
   Platform platform = Platform::cpu;
-  bool mirror = false;        // only one triangle is valid
-  bool replicated_rhs = true; // b and x are whole on every rank
-  Size library_bytes = 0;     // scratch that the tile library needs, asked by the caller
-  Size columns = 0;           // columns of a matrix that is redistributed (0: n)
+  bool mirror = false;         // only one triangle is valid
+  bool replicated_rhs = true;  // b and x are whole on every rank
+  Size library_bytes = 0;      // scratch that the tile library needs, asked by the caller
+  Size columns = 0;            // columns of a matrix that is redistributed (0: n)
+  Size staging_bytes = 0;      // of one staging buffer (0: choose); less than the least is raised
 };
 
 class Plan {

@@ -48,7 +48,9 @@ constexpr std::int64_t severity(std::int32_t kind, std::int32_t position) {
   }
   return (std::int64_t{kind} << 32) + position;
 }
-constexpr std::int64_t severity(const Info& info) { return severity(info.kind, info.position); }
+constexpr std::int64_t severity(const Info& info) {
+  return severity(info.kind, info.position);
+}
 
 // The scalar that the user sees.
 constexpr std::int32_t status(const Info& info) {

@@ -20,7 +20,11 @@ inline int narrow(Size value) {
   return static_cast<int>(value);
 }
 
-constexpr Size ceil_div(Size a, Size b) { return (a + b - 1) / b; }
-constexpr Size round_up(Size a, Size b) { return ceil_div(a, b) * b; }
+constexpr Size ceil_div(Size a, Size b) {
+  return (a + b - 1) / b;
+}
+constexpr Size round_up(Size a, Size b) {
+  return ceil_div(a, b) * b;
+}
 
 }  // namespace jaxmg

@@ -1,15 +1,19 @@
 // What an algorithm may ask of a device. tile::Cpu and tile::Cuda have these members, with the same
 // meaning; an algorithm is a template over the device and uses nothing else of it.
 //
-// Matrices are column-major, sizes are in elements, the first argument of each operation is the lane
-// that it runs in. Work of one lane runs in order; lanes are ordered only by events and tickets. An
-// operation with a dimension of 0 does nothing.
+// Matrices are column-major, sizes are in elements, the first argument of each operation is the
+// lane that it runs in. Work of one lane runs in order; lanes are ordered only by events and
+// tickets. An operation with a dimension of 0 does nothing.
 //
 //   class Lane    wait(const Event&), wait(const Ticket&): later work of this lane follows it
 //                 record() -> Event: everything put into this lane so far
 //   class Event   copyable
 //   class Ticket  movable; what a communicator's operation returns
 //   struct Lanes  { Lane panel, update, copy; }  panel work goes before update work
+//   reads_in_place                             true if ranks read each other's memory where it
+//   lies,
+//                                              so that publish() never writes into a reader's
+//                                              buffer
 //
 //   copy(lane, m, n, src, lds, dst, ldd)               dst <- src, m x n
 //   transpose(lane, m, n, src, lds, dst, ldd, conj)    dst (n x m) <- src^T, or src^H
@@ -21,10 +25,10 @@
 //   potrf(lane, n, a, lda, position, info)   lower Cholesky factor in place, strict upper part of a
 //                                            untouched; a failing minor j sets *info, unless it is
 //                                            set already, to (not_positive_definite, position + j)
-//   invert_lower(lane, n, l, ldl, x, ldx)    x <- inv(L), or nothing where solve_diagonal needs none
-//   solve_diagonal(lane, op, m, n, l, ldl, x, ldx, b, ldb, work)
-//                                            b (m x n) <- b inv(op(L)); x is what invert_lower made;
-//                                            work holds m n elements
+//   invert_lower(lane, n, l, ldl, x, ldx)    x <- inv(L), or nothing where solve_diagonal needs
+//   none solve_diagonal(lane, op, m, n, l, ldl, x, ldx, b, ldb, work)
+//                                            b (m x n) <- b inv(op(L)); x is what invert_lower
+//                                            made; work holds m n elements
 //   log_diagonal(lane, n, l, ldl, result)    *result (real) += 2 sum log Re l_ii
 //   check_hermitian(lane, n, diagonal, stride, v, y, z, result)
 //                                            result[0] = max |y - conj(z)| with Im a_ii left out of
@@ -34,6 +38,7 @@
 //   judge_hermitian(lane, result, threshold, info)
 //                                            sets *info, if ok, to non_finite or not_hermitian
 //   reset(lane, info)                        *info <- success
+//   set_if_ok(lane, kind, position, info)    *info <- (kind, position) unless it has failed already
 //   set_phase(lane, phase, rank, info)       marks a failed info that has no phase yet
 //   random_vector(lane, n, first, scale, v)  v_i <- scale times a real number in (-1, 1) made from
 //                                            first + i alone

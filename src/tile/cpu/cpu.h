@@ -16,6 +16,7 @@ struct Cpu {
   using Event = CpuEvent;
   using Ticket = CpuTicket;
   using Lanes = CpuLanes;
+  static constexpr bool reads_in_place = true;
 
   template <class T>
   static void copy(Lane& lane, Size m, Size n, const T* src, Size lds, T* dst, Size ldd);
@@ -54,6 +55,7 @@ struct Cpu {
   static void random_vector(Lane& lane, Size n, Size first, Real<T> scale, T* v);
 
   static void reset(Lane& lane, Info* info);
+  static void set_if_ok(Lane& lane, Kind kind, Size position, Info* info);
   static void set_phase(Lane& lane, Phase phase, int rank, Info* info);
 };
 

@@ -15,6 +15,8 @@ class CpuTicket {
  public:
   class State {
    public:
+    // Waits if nobody has, without throwing, and gives back what the call lent (a root's memory,
+    // see Communicator::publish).
     virtual ~State() = default;
     // Blocks until the results of the call are in place on this rank and what it sent may be
     // overwritten. Called once.
@@ -24,13 +26,7 @@ class CpuTicket {
   CpuTicket() = default;
   explicit CpuTicket(std::unique_ptr<State> state) : state_(std::move(state)) {}
   CpuTicket(CpuTicket&& other) noexcept = default;
-  CpuTicket& operator=(CpuTicket&& other) noexcept {
-    release();
-    state_ = std::move(other.state_);
-    waited_ = other.waited_;
-    return *this;
-  }
-  ~CpuTicket() { release(); }
+  CpuTicket& operator=(CpuTicket&& other) noexcept = default;
 
   void wait() {
     if (state_ && !waited_) {
@@ -38,7 +34,8 @@ class CpuTicket {
       state_->wait();
     }
   }
-  // Waits, then gives back what the call lent (a root's memory, see Communicator::publish).
+  // Waits, then gives back what the call lent. A ticket that is dropped does the same, but keeps a
+  // failure to itself: it shows in the next call.
   void release() {
     wait();
     state_.reset();

@@ -1,0 +1,229 @@
+// Cholesky factorisation of a row-sharded Hermitian matrix, in place, with no redistribution.
+//
+// Rank r's shard holds rows of A. Read column-major it is the n x L block of columns
+// M = A^T = conj(A) that belong to the same indices, with leading dimension n. What is computed is
+//
+//   P M P^T = L L^H
+//
+// where P is the elimination order of the Distribution. L overwrites the tiles of M on and below
+// the diagonal of that order. Tiles above it are never written: with the saved diagonal tiles they
+// still hold all of A, from which the first failing leading minor is found if there is one
+// (first_failing_minor.h). Right-looking, one panel of look-ahead. LAPACK: xPOTRF.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <vector>
+
+#include "algo/hermitian_probe.h"
+#include "algo/mirror.h"
+#include "algo/rank.h"
+#include "tile/panel.h"
+
+namespace jaxmg {
+
+template <class Device, class T>
+class Cholesky {
+ public:
+  using Ticket = typename Device::Ticket;
+  using Event = typename Device::Event;
+
+  // a: n x L columns, ld n. saved, inverse: one tile x tile block per local tile, or null.
+  Cholesky(Rank<Device>& rank, const Distribution& dist, T* a, T* saved, T* inverse, Info* info)
+      : rank_(rank),
+        dist_(dist),
+        me_(rank.comm.rank()),
+        n_(dist.size()),
+        a_(a),
+        saved_(saved),
+        inverse_(inverse),
+        info_(info),
+        panels_{Panel<Device, T>(rank.workspace.template get<T>(Buffer::panel_even)),
+                Panel<Device, T>(rank.workspace.template get<T>(Buffer::panel_odd))} {}
+
+  // On return everything is ordered before later work of the update lane. *info is this rank's own.
+  void run() {
+    auto& lanes = rank_.lanes;
+    lanes.panel.wait(lanes.update.record());
+    lanes.copy.wait(lanes.update.record());
+    if (dist_.steps() > 0) {
+      advance(Step(0));
+    }
+    for (Step k(0); *k < dist_.steps(); ++k) {
+      Slot& slot = slots_[parity(k)];
+      arrive(lanes.update, k);
+      if (*k + 1 < dist_.steps()) {
+        look_ahead(k);   // the next panel's columns first, and the panel itself,
+        advance(k + 1);  // on its way while
+      }
+      update(k);  // the rest of the trailing matrix is brought up to date
+      slot.updated = lanes.update.record();
+      if (owner(k) != me_) {
+        slot.received.release();
+      }
+    }
+    for (Slot& slot : slots_) {
+      lanes.panel.wait(slot.received);
+    }
+    lanes.update.wait(lanes.panel.record());
+    lanes.update.wait(lanes.copy.record());
+  }
+
+ private:
+  // What is in flight around one of the two panel buffers.
+  struct Slot {
+    Ticket received;                // the panel's publication
+    std::optional<Event> factored;  // the panel, where it was made
+    std::optional<Event> looked;    // look-ahead with the panel
+    std::optional<Event> updated;   // update with the panel
+  };
+
+  static std::size_t parity(Step k) { return static_cast<std::size_t>(*k & 1); }
+  int owner(Step k) const { return dist_.tile(k).rank; }
+  T* column(LocalTile t) const { return a_ + *dist_.begin(t) * n_; }
+
+  // Later work of the lane sees panel k. (A root's ticket would wait for all readers.)
+  void arrive(typename Device::Lane& lane, Step k) {
+    Slot& slot = slots_[parity(k)];
+    if (owner(k) == me_) {
+      lane.wait(*slot.factored);
+    } else {
+      lane.wait(slot.received);
+    }
+  }
+
+  // Panel k: factor it if it is mine, send it or get ready to receive it.
+  void advance(Step k) {
+    auto& lanes = rank_.lanes;
+    Slot& slot = slots_[parity(k)];
+    Panel<Device, T>& panel = panels_[parity(k)];
+    const Tile tile = dist_.tile(k);
+    const bool mine = tile.rank == me_;
+    if (mine || !Device::reads_in_place) {
+      // The buffer is about to be written: by me, or by the copy that brings the panel.
+      auto& writer = mine ? lanes.panel : lanes.copy;
+      writer.wait(slot.received);
+      if (slot.updated) {
+        writer.wait(*slot.updated);
+      }
+      if (slot.looked) {
+        writer.wait(*slot.looked);
+      }
+    }
+    panel.reshape(dist_.rows_from(k + 1), dist_.rows(tile));
+    const int next = *k + 1 < dist_.steps() ? owner(k + 1) : -1;
+    if (mine) {
+      Watch watch(rank_.observer, me_, Observer::Task::panel, *k, dist_.steps());
+      factor(k, panel);
+      slot.factored = lanes.panel.record();
+    }
+    slot.received = rank_.comm.publish(mine ? lanes.panel : lanes.copy, panel.message(),
+                                       panel.count(), panel.type(), tile.rank, next);
+    if (mine) {
+      panel.unpack(lanes.panel, column(tile.local), n_);
+    }
+  }
+
+  //   L11 L11^H = A11,   L21 = A21 L11^-H
+  void factor(Step k, Panel<Device, T>& panel) {
+    auto& lane = rank_.lanes.panel;
+    const Tile tile = dist_.tile(k);
+    const Size w = dist_.rows(tile);
+    const Size nb = dist_.tile_size();
+    T* const columns = column(tile.local);
+    T* const diagonal = columns + *dist_.global_begin(tile);
+    if (saved_) {
+      Device::template copy<T>(lane, w, w, diagonal, n_, saved_ + *tile.local * nb * nb, nb);
+    }
+    Device::template potrf<T>(lane, w, diagonal, n_, dist_.eliminated(k), info_);
+    if (inverse_) {
+      Device::template invert_lower<T>(lane, w, diagonal, n_, inverse_ + *tile.local * nb * nb, nb);
+    }
+    panel.pack(lane, columns, n_);
+    Device::template trsm<T>(lane, Side::right, Uplo::lower, Op::conj_transpose, Diag::non_unit,
+                             panel.rows(), w, T(1), diagonal, n_, panel.data(), panel.rows());
+  }
+
+  // Columns of panel k + 1, if they are mine:  A22(:, k+1) -= L21 L21(k+1, :)^H
+  void look_ahead(Step k) {
+    const Tile next = dist_.tile(k + 1);
+    if (next.rank != me_) {
+      return;
+    }
+    Watch watch(rank_.observer, me_, Observer::Task::look_ahead, *k, dist_.steps());
+    auto& lanes = rank_.lanes;
+    Slot& slot = slots_[parity(k)];
+    const Slot& before = slots_[parity(k + 1)];  // of step k - 1
+    arrive(lanes.panel, k);
+    if (before.updated) {
+      lanes.panel.wait(*before.updated);
+    }
+    update_columns(lanes.panel, k, next.local, next.local + 1, k + 1, Step(dist_.steps()));
+    slot.looked = lanes.panel.record();
+  }
+
+  // All other columns of mine:  A22 -= L21 L21^H, on and below the diagonal tiles.
+  void update(Step k) {
+    Watch watch(rank_.observer, me_, Observer::Task::update, *k, dist_.steps());
+    auto& lane = rank_.lanes.update;
+    const LocalTile end(dist_.local_tiles(me_));
+    LocalTile first = dist_.first_tile_from(k + 1, me_);
+    if (*k + 1 < dist_.steps() && owner(k + 1) == me_) {
+      ++first;  // done by the look-ahead
+    }
+    for (LocalTile j = first; j < end; j += rank_.plan.group()) {
+      const LocalTile stop = std::min(j + rank_.plan.group(), end);
+      const Step below = stop < end ? dist_.step({me_, stop}) : Step(dist_.steps());
+      // A group of tile columns shares one product for the rows below all of them, and the
+      // triangle at its top goes tile column by tile column.
+      update_columns(lane, k, j, stop, below, Step(dist_.steps()));
+      for (LocalTile c = j; c < stop; ++c) {
+        update_columns(lane, k, c, c + 1, dist_.step({me_, c}), below);
+      }
+    }
+  }
+
+  // Tile columns [j, stop), rows eliminated at steps from .. to - 1, with panel k.
+  void update_columns(typename Device::Lane& lane, Step k, LocalTile j, LocalTile stop, Step from,
+                      Step to) {
+    const Panel<Device, T>& panel = panels_[parity(k)];
+    const Size width = std::min(*dist_.begin(stop), dist_.local_size(me_)) - *dist_.begin(j);
+    const Size col = packed_position(panel.ranges(), dist_.global_begin({me_, j}));
+    for (const RowRange& r : dist_.rows_between(from, to)) {
+      panel.update(lane, packed_position(panel.ranges(), r.begin), r.count, col, width,
+                   column(j) + *r.begin, n_);
+    }
+  }
+
+  Rank<Device>& rank_;
+  const Distribution& dist_;
+  int me_;
+  Size n_;
+  T* a_;
+  T* saved_;
+  T* inverse_;
+  Info* info_;
+  std::array<Panel<Device, T>, 2> panels_;
+  std::array<Slot, 2> slots_;
+};
+
+// The whole of potrf: mirror the valid triangle if only one is valid, probe, factor, agree.
+//   saved_diagonal, tile_inverse: the two halves of aux, see aux_count().
+template <class Device, class T>
+void cholesky_factor(Rank<Device>& rank, Triangle valid, T* a, T* saved_diagonal, T* tile_inverse,
+                     Info* info) {
+  auto& lane = rank.lanes.update;
+  const Distribution dist = rank.plan.distribution();
+  Device::reset(lane, info);
+  if (valid != Triangle::whole) {
+    mirror_triangle<Device, T>(rank, dist, valid == Triangle::lower ? Uplo::lower : Uplo::upper, a);
+  }
+  hermitian_probe<Device, T>(rank, dist, a, info);
+  Cholesky<Device, T>(rank, dist, a, saved_diagonal, tile_inverse, info).run();
+  Device::set_phase(lane, Phase::elimination_order, rank.comm.rank(), info);
+  auto agreed = rank.comm.agree(lane, info);
+  lane.wait(agreed);
+}
+
+}  // namespace jaxmg

@@ -1,0 +1,116 @@
+// The functions of the C boundary that are the same for every engine.
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <string_view>
+
+#include "ffi/call.h"
+#include "ffi/engine.h"
+#include "tile/cpu/pool.h"
+
+namespace jaxmg {
+
+Counters& counters() {
+  static Counters* const instance = new Counters;
+  return *instance;
+}
+
+ElasticPool& elastic_pool() {
+  static ElasticPool* const instance = new ElasticPool;
+  return *instance;
+}
+
+namespace {
+
+// Copies text with a closing zero; false if it does not fit.
+bool put(std::string_view text, char* out, std::int64_t capacity) {
+  if (!out || capacity < 1) {
+    return false;
+  }
+  const std::size_t count = std::min(text.size(), static_cast<std::size_t>(capacity - 1));
+  std::memcpy(out, text.data(), count);
+  out[count] = '\0';
+  return count == text.size();
+}
+
+constexpr std::array<Routine, 6> kRoutines = {Routine::potrf,  Routine::potrs,  Routine::logdet,
+                                              Routine::locate, Routine::mirror, Routine::cyclic};
+
+}  // namespace
+}  // namespace jaxmg
+
+using namespace jaxmg;
+
+std::int64_t jaxmg_plan(std::int32_t routine, std::int32_t dtype, std::int64_t n, std::int64_t nrhs,
+                        std::int32_t ranks, std::int64_t tile, std::int32_t platform,
+                        std::int32_t mirror, std::int32_t replicated_rhs,
+                        std::int64_t library_bytes, std::int64_t columns, char* out,
+                        std::int64_t capacity) {
+  try {
+    if (routine < 0 || routine >= static_cast<std::int32_t>(kRoutines.size()) || dtype < 0 ||
+        dtype > static_cast<std::int32_t>(DType::c128) || platform < 0 || platform > 1) {
+      put("plan: unknown routine, dtype or platform", out, capacity);
+      return -1;
+    }
+    PlanRequest request;
+    request.routine = static_cast<Routine>(routine);
+    request.type = static_cast<DType>(dtype);
+    request.n = n;
+    request.nrhs = nrhs;
+    request.ranks = ranks;
+    request.tile = tile;
+    request.platform = static_cast<Platform>(platform);
+    request.mirror = mirror != 0;
+    request.replicated_rhs = replicated_rhs != 0;
+    request.library_bytes = library_bytes;
+    request.columns = columns;
+    const std::string json = Plan(request).json();
+    if (!put(json, out, capacity)) {
+      put("plan: " + std::to_string(json.size() + 1) + " bytes are needed", out, capacity);
+      return -1;
+    }
+    return static_cast<std::int64_t>(json.size());
+  } catch (const std::exception& e) {
+    put(e.what(), out, capacity);
+    return -1;
+  }
+}
+
+std::int64_t jaxmg_counter(const char* counter) {
+  const std::string_view wanted = counter ? counter : "";
+  if (wanted == "pending") {
+    return static_cast<std::int64_t>(rendezvous().pending());
+  }
+  if (wanted == "sites") {
+    return counters().sites.load();
+  }
+  if (wanted == "threads") {
+    return elastic_pool().made();
+  }
+  for (const Routine routine : kRoutines) {
+    if (wanted == name(routine)) {
+      return counters().completed_calls(routine);
+    }
+  }
+  return -1;
+}
+
+void jaxmg_reset_counters() {
+  counters().reset();
+}
+
+void jaxmg_set_threads(int count) {
+  tile::set_pool_threads(count);
+}
+
+int jaxmg_threads() {
+  return tile::Pool::instance().threads();
+}
+
+void jaxmg_set_timeout(double seconds) {
+  rendezvous().set_timeout(std::chrono::duration<double>(seconds));
+}
+
+const char* jaxmg_version() {
+  return JAXMG_VERSION;
+}

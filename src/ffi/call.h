@@ -1,0 +1,114 @@
+// The C boundary between an engine library and whoever calls it: the thin FFI libraries, which are
+// compiled once per generation of XLA's FFI headers, and Python, which opens the engine by ctypes.
+// Nothing here depends on XLA, JAX or CUDA, so one engine serves all of them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#define JAXMG_EXPORT __attribute__((visibility("default")))
+
+extern "C" {
+
+// Values of core/plan.h's Routine and core/dtype.h's DType.
+enum jaxmg_routine : std::int32_t {
+  JAXMG_POTRF = 0,
+  JAXMG_POTRS = 1,
+  JAXMG_LOGDET = 2,
+  JAXMG_LOCATE = 3,
+  JAXMG_CYCLIC = 5,
+};
+enum jaxmg_dtype : std::int32_t {
+  JAXMG_F32 = 0,
+  JAXMG_F64 = 1,
+  JAXMG_C64 = 2,
+  JAXMG_C128 = 3,
+  JAXMG_I32 = 4,
+  JAXMG_OTHER_DTYPE = -1,
+};
+
+// How a call ended. The numbers are those of XLA's error codes.
+enum jaxmg_code : std::int32_t {
+  JAXMG_OK = 0,
+  JAXMG_INVALID_ARGUMENT = 3,
+  JAXMG_DEADLINE_EXCEEDED = 4,
+  JAXMG_RESOURCE_EXHAUSTED = 8,
+  JAXMG_ABORTED = 10,
+  JAXMG_UNIMPLEMENTED = 12,
+  JAXMG_INTERNAL = 13,
+};
+
+enum { JAXMG_MAX_OPERANDS = 6, JAXMG_MAX_DIMS = 4 };
+
+struct jaxmg_buffer {
+  void* data;
+  std::int32_t dtype;  // jaxmg_dtype
+  std::int32_t rank;   // number of dimensions, at most JAXMG_MAX_DIMS
+  std::int64_t dims[JAXMG_MAX_DIMS];
+};
+
+// One device's part of a call. A plain value: the engine copies it and nothing that it points to,
+// apart from what the pointers say.
+struct jaxmg_call {
+  std::int32_t routine;  // jaxmg_routine
+  std::int32_t device_ordinal;
+  std::int64_t run_id;  // the same on all devices of one launch, different in each launch
+  void* site;           // from jaxmg_site_create: one call site of one executable
+  void* stream;         // the device's stream; null on CPU
+
+  std::int32_t argument_count;
+  std::int32_t result_count;
+  jaxmg_buffer arguments[JAXMG_MAX_OPERANDS];
+  jaxmg_buffer results[JAXMG_MAX_OPERANDS];
+
+  // Attributes; those that the routine does not have are 0.
+  std::int64_t n;
+  std::int64_t tile;
+  std::int64_t triangle;    // -1 whole matrix, 0 only the lower triangle is valid, 1 the upper
+  std::int64_t replicated;  // right-hand sides and solutions are whole on every rank
+  std::int64_t inverse;     // redistribute back
+
+  // Scratch memory that lives until the call completes, or null if there is not enough. A null
+  // function means that the engine allocates by itself.
+  void* (*allocate)(void* allocator, std::size_t bytes);
+  void* allocator;
+
+  // Called exactly once for each call: before jaxmg_submit returns (GPU) or at any time on any
+  // thread (CPU). It may run the rest of the device's program, and block. The message is "" on
+  // success and lives until the function returns.
+  void (*complete)(void* token, std::int32_t code, const char* message);
+  void* token;
+};
+
+// Takes the call. What goes wrong is told by `complete`, to all ranks of the group alike.
+JAXMG_EXPORT void jaxmg_submit(const jaxmg_call* call);
+
+// Identity of a call site, alive as long as the executable.
+JAXMG_EXPORT void* jaxmg_site_create();
+JAXMG_EXPORT void jaxmg_site_destroy(void* site);
+
+// The plan of a call as one JSON object (core/plan.h): returns the number of bytes written, without
+// the closing zero, or a negative number, with a message in out instead.
+JAXMG_EXPORT std::int64_t jaxmg_plan(std::int32_t routine, std::int32_t dtype, std::int64_t n,
+                                     std::int64_t nrhs, std::int32_t ranks, std::int64_t tile,
+                                     std::int32_t platform, std::int32_t mirror,
+                                     std::int32_t replicated_rhs, std::int64_t library_bytes,
+                                     std::int64_t columns, char* out, std::int64_t capacity);
+
+// Counters by name: "potrf", "potrs", "logdet", "locate", "cyclic": distributed operations
+// completed, counted once per group; "pending": calls that wait for peers, by group; "sites": call
+// sites alive; "threads": engine threads made so far. -1 for any other name.
+JAXMG_EXPORT std::int64_t jaxmg_counter(const char* name);
+JAXMG_EXPORT void jaxmg_reset_counters();
+
+// Threads that compute CPU tiles.
+JAXMG_EXPORT void jaxmg_set_threads(int count);
+JAXMG_EXPORT int jaxmg_threads();
+
+// How long a rank waits for its peers to make the same call before all of those that did fail;
+// 0 means for ever.
+JAXMG_EXPORT void jaxmg_set_timeout(double seconds);
+
+JAXMG_EXPORT const char* jaxmg_version();
+
+}  // extern "C"

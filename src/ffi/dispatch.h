@@ -1,0 +1,65 @@
+// From a call to its rank program: the routine and the element type become a function.
+#pragma once
+
+#include <complex>
+#include <stdexcept>
+#include <type_traits>
+
+#include "algo/cholesky.h"
+#include "algo/cholesky_logdet.h"
+#include "algo/cholesky_solve.h"
+#include "algo/cyclic.h"
+#include "algo/first_failing_minor.h"
+#include "algo/rank.h"
+#include "ffi/operands.h"
+
+namespace jaxmg {
+
+template <class Device, class T>
+void run_routine(Rank<Device>& rank, const CallKind& kind, const Operands& o) {
+  const Plan& plan = rank.plan;
+  const PlanRequest& q = plan.request();
+  T* const matrix = static_cast<T*>(o.matrix);
+  T* const saved_diagonal = static_cast<T*>(o.aux);
+  T* const tile_inverse =
+      saved_diagonal ? saved_diagonal + aux_count(q.n, q.ranks, plan.tile()) / 2 : nullptr;
+  switch (q.routine) {
+    case Routine::potrf:
+      return cholesky_factor<Device, T>(rank, static_cast<Triangle>(kind.triangle), matrix,
+                                        saved_diagonal, tile_inverse, o.info);
+    case Routine::potrs: {
+      T* const x = static_cast<T*>(o.solution);
+      return cholesky_solve<Device, T>(rank, matrix, tile_inverse, o.info, x, x);
+    }
+    case Routine::logdet:
+      return cholesky_logdet<Device, T>(rank, matrix, o.info, static_cast<Real<T>*>(o.scalar));
+    case Routine::locate:
+      return first_failing_minor<Device, T>(rank, matrix, saved_diagonal, o.info);
+    case Routine::cyclic:
+      return kind.inverse ? from_cyclic<Device, T>(rank, q.n, plan.tile(), q.columns, matrix)
+                          : to_cyclic<Device, T>(rank, q.n, plan.tile(), q.columns, matrix);
+    case Routine::mirror:
+      break;
+  }
+  throw std::logic_error("no rank program for this routine");
+}
+
+// Puts rank.plan's routine into the lanes of `rank`. Aliased operands must have been copied.
+template <class Device>
+void run_rank_program(Rank<Device>& rank, const CallKind& kind, const Operands& operands) {
+  switch (rank.plan.request().type) {
+    case DType::f32:
+      return run_routine<Device, float>(rank, kind, operands);
+    case DType::f64:
+      return run_routine<Device, double>(rank, kind, operands);
+    case DType::c64:
+      return run_routine<Device, std::complex<float>>(rank, kind, operands);
+    case DType::c128:
+      return run_routine<Device, std::complex<double>>(rank, kind, operands);
+    case DType::i32:
+      break;
+  }
+  throw std::logic_error("no rank program for this element type");
+}
+
+}  // namespace jaxmg

@@ -1,0 +1,252 @@
+#include "ffi/operands.h"
+
+#include <initializer_list>
+#include <sstream>
+#include <stdexcept>
+
+namespace jaxmg {
+namespace {
+
+constexpr Size kAny = -1;  // a dimension that may be anything
+
+std::string type_name(std::int32_t dtype) {
+  switch (dtype) {
+    case JAXMG_F32:
+      return "float32";
+    case JAXMG_F64:
+      return "float64";
+    case JAXMG_C64:
+      return "complex64";
+    case JAXMG_C128:
+      return "complex128";
+    case JAXMG_I32:
+      return "int32";
+    default:
+      return "another type";
+  }
+}
+
+std::string shape(std::int32_t dtype, const std::int64_t* dims, std::size_t rank) {
+  std::ostringstream out;
+  out << type_name(dtype) << "[";
+  for (std::size_t i = 0; i < rank; ++i) {
+    out << (i > 0 ? "," : "");
+    dims[i] == kAny ? out << "*" : out << dims[i];
+  }
+  out << "]";
+  return out.str();
+}
+
+Size elements(const jaxmg_buffer& b) {
+  Size count = 1;
+  for (std::int32_t i = 0; i < b.rank; ++i) {
+    count *= b.dims[i];
+  }
+  return count;
+}
+
+DType real_of(DType t) {
+  return t == DType::c64 ? DType::f32 : t == DType::c128 ? DType::f64 : t;
+}
+
+// Looks buffers up by place and checks their form.
+class Reader {
+ public:
+  explicit Reader(const jaxmg_call& call) : call_(call) {}
+
+  void counts(std::int32_t arguments, std::int32_t results) const {
+    if (call_.argument_count != arguments || call_.result_count != results) {
+      fail("got " + std::to_string(call_.argument_count) + " operands and " +
+           std::to_string(call_.result_count) + " results, expected " + std::to_string(arguments) +
+           " and " + std::to_string(results));
+    }
+  }
+  const jaxmg_buffer& argument(int place, const char* name, DType type,
+                               std::initializer_list<Size> dims) const {
+    return checked(call_.arguments[place], "operand", name, type, dims);
+  }
+  const jaxmg_buffer& result(int place, const char* name, DType type,
+                             std::initializer_list<Size> dims) const {
+    return checked(call_.results[place], "result", name, type, dims);
+  }
+  [[noreturn]] void fail(const std::string& what) const {
+    throw std::invalid_argument(target_name(call_) + ": " + what);
+  }
+
+ private:
+  const jaxmg_buffer& checked(const jaxmg_buffer& b, const char* role, const char* name, DType type,
+                              std::initializer_list<Size> dims) const {
+    bool same = b.dtype == static_cast<std::int32_t>(type) &&
+                static_cast<std::size_t>(b.rank) == dims.size();
+    const Size* expected = dims.begin();
+    for (std::int32_t i = 0; same && i < b.rank; ++i) {
+      same = expected[i] == kAny ? b.dims[i] >= 0 : b.dims[i] == expected[i];
+    }
+    if (!same) {
+      fail(std::string(role) + " '" + name + "' is " +
+           shape(b.dtype, b.dims, static_cast<std::size_t>(b.rank)) + ", expected " +
+           shape(static_cast<std::int32_t>(type), dims.begin(), dims.size()));
+    }
+    if (!b.data && elements(b) > 0) {
+      fail(std::string(role) + " '" + name + "' has no data");
+    }
+    return b;
+  }
+
+  const jaxmg_call& call_;
+};
+
+// The result of an aliased pair, which the rank program then uses in place.
+void* in_place(Operands& operands, const jaxmg_buffer& argument, const jaxmg_buffer& result) {
+  const Size bytes = elements(result) * size_of(static_cast<DType>(result.dtype));
+  if (argument.data != result.data && bytes > 0) {
+    operands.aliased.push_back({argument.data, result.data, static_cast<std::size_t>(bytes)});
+  }
+  return result.data;
+}
+
+DType matrix_type(const jaxmg_call& call, const Reader& reader) {
+  if (call.argument_count < 2) {
+    reader.fail("got " + std::to_string(call.argument_count) + " operands: the matrix is missing");
+  }
+  const std::int32_t t = call.arguments[1].dtype;
+  if (t < JAXMG_F32 || t > JAXMG_C128) {
+    reader.fail("the matrix has " + type_name(t) +
+                " elements; float32, float64, complex64 and complex128 are supported");
+  }
+  return static_cast<DType>(t);
+}
+
+}  // namespace
+
+std::string target_name(const jaxmg_call& call) {
+  return "jaxmg_" + std::string(name(static_cast<Routine>(call.routine)));
+}
+
+bool CallKind::operator==(const CallKind& other) const {
+  const PlanRequest& a = request;
+  const PlanRequest& b = other.request;
+  return a.routine == b.routine && a.type == b.type && a.n == b.n && a.nrhs == b.nrhs &&
+         a.ranks == b.ranks && a.tile == b.tile && a.mirror == b.mirror &&
+         a.replicated_rhs == b.replicated_rhs && a.columns == b.columns &&
+         triangle == other.triangle && inverse == other.inverse;
+}
+
+void check_context_operand(const jaxmg_call& call) {
+  const Reader reader(call);
+  if (call.argument_count < 1) {
+    reader.fail("got no operands: the context is missing");
+  }
+  reader.argument(0, "context", DType::i32, {16});
+}
+
+void check_context(const jaxmg_call& call, const Context& c) {
+  const Reader reader(call);
+  if (c.version != kContextVersion) {
+    reader.fail("the context has version " + std::to_string(c.version) + ", this library reads " +
+                std::to_string(kContextVersion) + ": Python package and library do not match");
+  }
+  if (c.ranks < 1 || c.rank < 0 || c.rank >= c.ranks) {
+    reader.fail("the context names rank " + std::to_string(c.rank) + " of " +
+                std::to_string(c.ranks));
+  }
+}
+
+CallKind call_kind(const jaxmg_call& call, const Context& context, Platform platform) {
+  const Reader reader(call);
+  CallKind kind;
+  PlanRequest& q = kind.request;
+  q.routine = static_cast<Routine>(call.routine);
+  q.type = matrix_type(call, reader);
+  q.n = call.n;
+  q.ranks = context.ranks;
+  q.tile = call.tile;
+  q.platform = platform;
+  if (q.n < 0 || q.tile < 1) {
+    reader.fail("attributes n = " + std::to_string(q.n) + ", tile = " + std::to_string(q.tile) +
+                "; expected n >= 0 and tile >= 1");
+  }
+  switch (q.routine) {
+    case Routine::potrf:
+      if (call.triangle < -1 || call.triangle > 1) {
+        reader.fail("attribute triangle = " + std::to_string(call.triangle) +
+                    ", expected -1 (whole), 0 (lower) or 1 (upper)");
+      }
+      kind.triangle = call.triangle;
+      q.mirror = call.triangle >= 0;
+      break;
+    case Routine::potrs:
+      reader.counts(5, 1);
+      q.replicated_rhs = call.replicated != 0;
+      q.nrhs = reader.argument(4, "b", q.type, {kAny, kAny}).dims[1];
+      break;
+    case Routine::cyclic:
+      reader.counts(2, 1);
+      kind.inverse = call.inverse != 0;
+      q.columns = reader.argument(1, "a", q.type, {kAny, kAny}).dims[1];
+      break;
+    case Routine::logdet:
+    case Routine::locate:
+    case Routine::mirror:
+      break;
+  }
+  return kind;
+}
+
+Operands sort_operands(const jaxmg_call& call, const Plan& plan) {
+  const Reader r(call);
+  const PlanRequest& q = plan.request();
+  const Size n = q.n;
+  const Size rows = ceil_div(n, q.ranks);
+  const Size aux = aux_count(n, q.ranks, plan.tile());
+  Operands o;
+  switch (q.routine) {
+    case Routine::potrf:
+      r.counts(2, 3);
+      o.matrix = in_place(o, r.argument(1, "a", q.type, {rows, n}),
+                          r.result(0, "work", q.type, {rows, n}));
+      o.aux = r.result(1, "aux", q.type, {aux}).data;
+      o.info = static_cast<Info*>(r.result(2, "info", DType::i32, {8}).data);
+      break;
+    case Routine::potrs: {
+      r.counts(5, 1);
+      const Size held = q.replicated_rhs ? n : rows;
+      o.matrix = r.argument(1, "work", q.type, {rows, n}).data;
+      o.aux = r.argument(2, "aux", q.type, {aux}).data;
+      o.info = static_cast<Info*>(r.argument(3, "info", DType::i32, {8}).data);
+      o.solution = in_place(o, r.argument(4, "b", q.type, {held, q.nrhs}),
+                            r.result(0, "x", q.type, {held, q.nrhs}));
+      break;
+    }
+    case Routine::logdet:
+      r.counts(3, 1);
+      o.matrix = r.argument(1, "work", q.type, {rows, n}).data;
+      o.info = static_cast<Info*>(r.argument(2, "info", DType::i32, {8}).data);
+      o.scalar = r.result(0, "result", real_of(q.type), {}).data;
+      break;
+    case Routine::locate:
+      r.counts(4, 2);
+      o.matrix = in_place(o, r.argument(1, "work", q.type, {rows, n}),
+                          r.result(0, "work", q.type, {rows, n}));
+      o.aux = r.argument(2, "aux", q.type, {aux}).data;
+      o.info = static_cast<Info*>(in_place(o, r.argument(3, "info", DType::i32, {8}),
+                                           r.result(1, "info", DType::i32, {8})));
+      break;
+    case Routine::cyclic: {
+      r.counts(2, 1);
+      // Room for the rows of either storage; more does not hurt.
+      const jaxmg_buffer& a = r.argument(1, "a", q.type, {kAny, q.columns});
+      if (a.dims[0] * q.columns < plan.entry(Buffer::matrix).count) {
+        r.fail("operand 'a' has " + std::to_string(a.dims[0]) + " rows; " +
+               std::to_string(plan.entry(Buffer::matrix).count / q.columns) + " are needed");
+      }
+      o.matrix = in_place(o, a, r.result(0, "a", q.type, {a.dims[0], q.columns}));
+      break;
+    }
+    case Routine::mirror:
+      r.fail("no such target");
+  }
+  return o;
+}
+
+}  // namespace jaxmg

@@ -1,0 +1,77 @@
+// What the buffers and attributes of a call mean: the one place that knows the form of each target.
+//
+//   target         arguments after the context               results
+//   -------------  ----------------------------------------  ---------------------------------
+//   jaxmg_potrf    a (rows, n)                               work = a, aux (count), info int32[8]
+//   jaxmg_potrs    work, aux, info, b (n or rows, nrhs)      x = b
+//   jaxmg_logdet   work, info                                real scalar
+//   jaxmg_locate   work, aux, info                           work, info
+//   jaxmg_cyclic   a (rows, columns)                         a
+//
+// Matrices are row-major shards. A result that has an argument's name is aliased to it: they are
+// one buffer, unless XLA could not arrange it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core/plan.h"
+#include "core/status.h"
+#include "ffi/call.h"
+
+namespace jaxmg {
+
+// Argument 0 of every call, int32[16]: which device this is, found at run time. It lies with the
+// data.
+struct Context {
+  std::int32_t rank;
+  std::int32_t group;        // devices of different groups do independent calls
+  std::int32_t ranks;        // in the group
+  std::int32_t local_ranks;  // of these, in this process
+  std::int32_t call_id;      // the same in all processes
+  std::int32_t communicator_id[2];
+  std::int32_t version;
+  std::int32_t spare[8];
+};
+static_assert(sizeof(Context) == 64);
+inline constexpr std::int32_t kContextVersion = 1;
+
+// An argument that must be copied to the result that it is aliased to.
+struct AliasedPair {
+  const void* from;
+  void* to;
+  std::size_t bytes;
+};
+
+// The buffers of a rank program, by role; null where the routine has none.
+struct Operands {
+  void* matrix = nullptr;  // A, the factor, or the matrix that is redistributed
+  void* aux = nullptr;     // saved diagonal tiles, then tile inverses
+  Info* info = nullptr;
+  void* solution = nullptr;  // b on entry
+  void* scalar = nullptr;
+  std::vector<AliasedPair> aliased;
+};
+
+// What ranks of one call must have in common.
+struct CallKind {
+  PlanRequest request;
+  std::int64_t triangle = -1;
+  bool inverse = false;
+  bool operator==(const CallKind& other) const;
+};
+
+// "jaxmg_potrf".
+std::string target_name(const jaxmg_call& call);
+
+// Each throws std::invalid_argument with a message that names the target and the operand, what was
+// found and what is expected.
+void check_context_operand(const jaxmg_call& call);
+void check_context(const jaxmg_call& call, const Context& context);
+CallKind call_kind(const jaxmg_call& call, const Context& context, Platform platform);
+
+// Checks all buffers against the plan, and sorts them.
+Operands sort_operands(const jaxmg_call& call, const Plan& plan);
+
+}  // namespace jaxmg

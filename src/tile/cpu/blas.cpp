@@ -1,0 +1,131 @@
+#include "tile/cpu/blas.h"
+
+// The library's own C implementations of the Fortran interfaces: they take no lengths of strings.
+// Complex values are passed by address only; how a complex number is returned differs between
+// compilers.
+#define JAXMG_DECLARE_BLAS(letter, herk, T, R)                                                    \
+  void scipy_##letter##gemm_(const char*, const char*, const int*, const int*, const int*,        \
+                             const T*, const T*, const int*, const T*, const int*, const T*, T*,  \
+                             const int*);                                                         \
+  void scipy_##letter##gemv_(const char*, const int*, const int*, const T*, const T*, const int*, \
+                             const T*, const int*, const T*, T*, const int*);                     \
+  void scipy_##letter##trsm_(const char*, const char*, const char*, const char*, const int*,      \
+                             const int*, const T*, const T*, const int*, T*, const int*);         \
+  void scipy_##herk##_(const char*, const char*, const int*, const int*, const R*, const T*,      \
+                       const int*, const R*, T*, const int*);                                     \
+  void scipy_##letter##potrf_(const char*, const int*, T*, const int*, int*);
+
+extern "C" {
+JAXMG_DECLARE_BLAS(s, ssyrk, float, float)
+JAXMG_DECLARE_BLAS(d, dsyrk, double, double)
+JAXMG_DECLARE_BLAS(c, cherk, std::complex<float>, float)
+JAXMG_DECLARE_BLAS(z, zherk, std::complex<double>, double)
+void scipy_openblas_set_num_threads(int);
+}
+
+namespace jaxmg::tile::blas {
+namespace {
+
+// Runs when the engine is loaded, hence once and before any call.
+[[maybe_unused]] const bool single_threaded = [] {
+  scipy_openblas_set_num_threads(1);
+  return true;
+}();
+
+template <class T>
+struct Routines;
+
+#define JAXMG_BLAS_ROUTINES(letter, herk_name, T)         \
+  template <>                                             \
+  struct Routines<T> {                                    \
+    static constexpr auto gemm = scipy_##letter##gemm_;   \
+    static constexpr auto gemv = scipy_##letter##gemv_;   \
+    static constexpr auto trsm = scipy_##letter##trsm_;   \
+    static constexpr auto herk = scipy_##herk_name##_;    \
+    static constexpr auto potrf = scipy_##letter##potrf_; \
+  };
+
+JAXMG_BLAS_ROUTINES(s, ssyrk, float)
+JAXMG_BLAS_ROUTINES(d, dsyrk, double)
+JAXMG_BLAS_ROUTINES(c, cherk, std::complex<float>)
+JAXMG_BLAS_ROUTINES(z, zherk, std::complex<double>)
+
+template <class T>
+char letter(Op op) {
+  switch (op) {
+    case Op::none:
+      return 'N';
+    case Op::transpose:
+      return 'T';
+    case Op::conj_transpose:
+      return is_complex_v<T> ? 'C' : 'T';
+  }
+  return 'N';
+}
+char letter(Side side) {
+  return side == Side::left ? 'L' : 'R';
+}
+char letter(Uplo uplo) {
+  return uplo == Uplo::lower ? 'L' : 'U';
+}
+char letter(Diag diag) {
+  return diag == Diag::unit ? 'U' : 'N';
+}
+
+}  // namespace
+
+template <class T>
+void gemm(Op op_a, Op op_b, Size m, Size n, Size k, T alpha, const T* a, Size lda, const T* b,
+          Size ldb, T beta, T* c, Size ldc) {
+  const char ta = letter<T>(op_a), tb = letter<T>(op_b);
+  const int m_ = narrow(m), n_ = narrow(n), k_ = narrow(k);
+  const int lda_ = narrow(lda), ldb_ = narrow(ldb), ldc_ = narrow(ldc);
+  Routines<T>::gemm(&ta, &tb, &m_, &n_, &k_, &alpha, a, &lda_, b, &ldb_, &beta, c, &ldc_);
+}
+
+template <class T>
+void gemv(Op op, Size m, Size n, T alpha, const T* a, Size lda, const T* x, Size incx, T beta, T* y,
+          Size incy) {
+  const char t = letter<T>(op);
+  const int m_ = narrow(m), n_ = narrow(n), lda_ = narrow(lda);
+  const int incx_ = narrow(incx), incy_ = narrow(incy);
+  Routines<T>::gemv(&t, &m_, &n_, &alpha, a, &lda_, x, &incx_, &beta, y, &incy_);
+}
+
+template <class T>
+void trsm(Side side, Uplo uplo, Op op, Diag diag, Size m, Size n, T alpha, const T* a, Size lda,
+          T* b, Size ldb) {
+  const char s = letter(side), u = letter(uplo), t = letter<T>(op), d = letter(diag);
+  const int m_ = narrow(m), n_ = narrow(n), lda_ = narrow(lda), ldb_ = narrow(ldb);
+  Routines<T>::trsm(&s, &u, &t, &d, &m_, &n_, &alpha, a, &lda_, b, &ldb_);
+}
+
+template <class T>
+void herk(Size n, Size k, Real<T> alpha, const T* a, Size lda, Real<T> beta, T* c, Size ldc) {
+  const char u = 'L', t = 'N';
+  const int n_ = narrow(n), k_ = narrow(k), lda_ = narrow(lda), ldc_ = narrow(ldc);
+  Routines<T>::herk(&u, &t, &n_, &k_, &alpha, a, &lda_, &beta, c, &ldc_);
+}
+
+template <class T>
+int potrf(Size n, T* a, Size lda) {
+  const char u = 'L';
+  const int n_ = narrow(n), lda_ = narrow(lda);
+  int info = 0;
+  Routines<T>::potrf(&u, &n_, a, &lda_, &info);
+  return info;
+}
+
+#define JAXMG_INSTANTIATE(T)                                                                       \
+  template void gemm<T>(Op, Op, Size, Size, Size, T, const T*, Size, const T*, Size, T, T*, Size); \
+  template void gemv<T>(Op, Size, Size, T, const T*, Size, const T*, Size, T, T*, Size);           \
+  template void trsm<T>(Side, Uplo, Op, Diag, Size, Size, T, const T*, Size, T*, Size);            \
+  template void herk<T>(Size, Size, Real<T>, const T*, Size, Real<T>, T*, Size);                   \
+  template int potrf<T>(Size, T*, Size);
+
+JAXMG_INSTANTIATE(float)
+JAXMG_INSTANTIATE(double)
+JAXMG_INSTANTIATE(std::complex<float>)
+JAXMG_INSTANTIATE(std::complex<double>)
+
+}  // namespace jaxmg::tile::blas

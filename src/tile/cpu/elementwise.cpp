@@ -1,0 +1,132 @@
+// Operations that move memory: cut by columns when there is much to move.
+#include <algorithm>
+
+#include "tile/cpu/cpu.h"
+#include "tile/cpu/cut.h"
+#include "tile/cpu/pool.h"
+
+namespace jaxmg::tile {
+namespace {
+
+// columns(first, count) on blocks that cover the n columns of an m x n matrix.
+template <class T, class Columns>
+void for_columns(CpuLane& lane, Size m, Size n, const Columns& columns) {
+  if (m <= 0 || n <= 0) {
+    return;
+  }
+  const double bytes = static_cast<double>(m) * static_cast<double>(n) * sizeof(T);
+  const bool worth = bytes >= 2 * kLeastBytes;
+  if (!worth) {
+    return columns(Size{0}, n);
+  }
+  const double pieces = std::min(bytes / kLeastBytes, 2.0 * Pool::instance().threads());
+  const Size width = ceil_div(n, static_cast<Size>(pieces));
+  for_each(lane.priority(), worth, ceil_div(n, width),
+           [&](Size i) { columns(i * width, std::min(width, n - i * width)); });
+}
+
+template <class T>
+T conjugate(T x) {
+  if constexpr (is_complex_v<T>) {
+    return std::conj(x);
+  } else {
+    return x;
+  }
+}
+
+// Square by square, so that reads and writes both stay within a few cache lines.
+template <bool conj, class T>
+void transpose_columns(Size m, Size first, Size count, const T* src, Size lds, T* dst, Size ldd) {
+  constexpr Size square = 16;
+  for (Size j0 = first; j0 < first + count; j0 += square) {
+    const Size j1 = std::min(j0 + square, first + count);
+    for (Size i0 = 0; i0 < m; i0 += square) {
+      const Size i1 = std::min(i0 + square, m);
+      for (Size i = i0; i < i1; ++i) {
+        for (Size j = j0; j < j1; ++j) {
+          const T x = src[i + j * lds];
+          dst[j + i * ldd] = conj ? conjugate(x) : x;
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+
+template <class T>
+void Cpu::copy(Lane& lane, Size m, Size n, const T* src, Size lds, T* dst, Size ldd) {
+  for_columns<T>(lane, m, n, [&](Size first, Size count) {
+    if (lds == m && ldd == m) {
+      std::copy_n(src + first * m, m * count, dst + first * m);
+      return;
+    }
+    for (Size j = first; j < first + count; ++j) {
+      std::copy_n(src + j * lds, m, dst + j * ldd);
+    }
+  });
+}
+
+template <class T>
+void Cpu::transpose(Lane& lane, Size m, Size n, const T* src, Size lds, T* dst, Size ldd,
+                    bool conj) {
+  for_columns<T>(lane, m, n, [&](Size first, Size count) {
+    if (conj) {
+      transpose_columns<true>(m, first, count, src, lds, dst, ldd);
+    } else {
+      transpose_columns<false>(m, first, count, src, lds, dst, ldd);
+    }
+  });
+}
+
+template <class T>
+void Cpu::fill(Lane& lane, Size m, Size n, T off, T diag, T* a, Size lda) {
+  for_columns<T>(lane, m, n, [&](Size first, Size count) {
+    for (Size j = first; j < first + count; ++j) {
+      std::fill_n(a + j * lda, m, off);
+      if (j < m) {
+        a[j + j * lda] = diag;
+      }
+    }
+  });
+}
+
+template <class T>
+void Cpu::fill_if_failed(Lane& lane, const Info* info, Size m, Size n, T value, T* a, Size lda) {
+  if (info->kind != 0) {
+    fill(lane, m, n, value, value, a, lda);
+  }
+}
+
+template <class T>
+void Cpu::add(Lane& lane, Size m, Size n, T alpha, const T* src, Size lds, T* dst, Size ldd) {
+  for_columns<T>(lane, m, n, [&](Size first, Size count) {
+    for (Size j = first; j < first + count; ++j) {
+      const T* from = src + j * lds;
+      T* to = dst + j * ldd;
+      if (alpha == T(1)) {
+        for (Size i = 0; i < m; ++i) {
+          to[i] += from[i];
+        }
+      } else {
+        for (Size i = 0; i < m; ++i) {
+          to[i] += alpha * from[i];
+        }
+      }
+    }
+  });
+}
+
+#define JAXMG_INSTANTIATE(T)                                                          \
+  template void Cpu::copy<T>(Lane&, Size, Size, const T*, Size, T*, Size);            \
+  template void Cpu::transpose<T>(Lane&, Size, Size, const T*, Size, T*, Size, bool); \
+  template void Cpu::fill<T>(Lane&, Size, Size, T, T, T*, Size);                      \
+  template void Cpu::fill_if_failed<T>(Lane&, const Info*, Size, Size, T, T*, Size);  \
+  template void Cpu::add<T>(Lane&, Size, Size, T, const T*, Size, T*, Size);
+
+JAXMG_INSTANTIATE(float)
+JAXMG_INSTANTIATE(double)
+JAXMG_INSTANTIATE(std::complex<float>)
+JAXMG_INSTANTIATE(std::complex<double>)
+
+}  // namespace jaxmg::tile

@@ -1,0 +1,172 @@
+// Products and triangular solves: cut in tasks, each of which is one call of the library.
+#include "tile/cpu/blas.h"
+#include "tile/cpu/cpu.h"
+#include "tile/cpu/cut.h"
+#include "tile/cpu/pool.h"
+
+namespace jaxmg::tile {
+namespace {
+
+// Triangles up to here are solved by one call per task, larger ones by halves.
+constexpr Size kLeaf = 512;
+
+// Real operations of a multiplication and addition.
+template <class T>
+constexpr double operations = is_complex_v<T> ? 8 : 2;
+
+template <class T>
+double product(Size m, Size n, Size k) {
+  return operations<T> * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
+}
+
+int workers(double flops) {
+  return flops < kLeastFlops ? 1 : Pool::instance().threads();
+}
+
+// Where row i of op(a), or column i, begins.
+template <class T>
+const T* at_row(Op op, const T* a, Size lda, Size i) {
+  return op == Op::none ? a + i : a + i * lda;
+}
+template <class T>
+const T* at_col(Op op, const T* a, Size lda, Size i) {
+  return op == Op::none ? a + i * lda : a + i;
+}
+
+// c <- beta c; what c holds does not matter if beta is 0.
+template <class T>
+void scale(Size m, Size n, T beta, T* c, Size ldc) {
+  if (beta == T(1)) {
+    return;
+  }
+  for (Size j = 0; j < n; ++j) {
+    for (Size i = 0; i < m; ++i) {
+      T& x = c[i + j * ldc];
+      x = beta == T(0) ? T(0) : beta * x;
+    }
+  }
+}
+
+// One column of c: memory bound, and a fraction of the time when nothing is packed.
+template <class T>
+void product_with_vector(CpuLane& lane, Op op, Size m, Size k, T alpha, const T* a, Size lda,
+                         const T* x, Size incx, T beta, T* y) {
+  const double flops = product<T>(m, 1, k);
+  const Cut rows(m, pieces(flops, workers(flops)));
+  for_each(lane.priority(), flops >= kLeastFlops, rows.count(), [&](Size i) {
+    const Size first = rows.begin(i), count = rows.length(i);
+    scale(count, Size{1}, beta, y + first, count);
+    const Cut sum(k, 1);
+    for (Size s = 0; s < sum.count(); ++s) {
+      const Size from = sum.begin(s), length = sum.length(s);
+      const T* block = at_col(op, at_row(op, a, lda, first), lda, from);
+      const bool plain = op == Op::none;
+      blas::gemv(op, plain ? count : length, plain ? length : count, alpha, block, lda,
+                 x + from * incx, incx, T(1), y + first, Size{1});
+    }
+  });
+}
+
+// b <- alpha inv(op(a)) b, or alpha b inv(op(a)), with a of order at most kLeaf.
+template <class T>
+void solve_leaf(CpuLane& lane, Side side, Uplo uplo, Op op, Diag diag, Size m, Size n, T alpha,
+                const T* a, Size lda, T* b, Size ldb) {
+  const bool left = side == Side::left;
+  const Size order = left ? m : n;
+  const double flops = product<T>(order, order, left ? n : m) / 2;
+  const Cut cut(left ? n : m, pieces(flops, workers(flops)));
+  for_each(lane.priority(), flops >= kLeastFlops, cut.count(), [&](Size i) {
+    const Size first = cut.begin(i), count = cut.length(i);
+    blas::trsm(side, uplo, op, diag, left ? m : count, left ? count : n, alpha, a, lda,
+               left ? b + first * ldb : b + first, ldb);
+  });
+}
+
+}  // namespace
+
+template <class T>
+void Cpu::gemm(Lane& lane, Op op_a, Op op_b, Size m, Size n, Size k, T alpha, const T* a, Size lda,
+               const T* b, Size ldb, T beta, T* c, Size ldc) {
+  if (m <= 0 || n <= 0) {
+    return;
+  }
+  if (k <= 0 || alpha == T(0)) {
+    return scale(m, n, beta, c, ldc);
+  }
+  if (n == 1 && (op_b != Op::conj_transpose || !is_complex_v<T>)) {
+    return product_with_vector(lane, op_a, m, k, alpha, a, lda, b, op_b == Op::none ? 1 : ldb, beta,
+                               c);
+  }
+  const double flops = product<T>(m, n, k);
+  const Grid blocks = grid(m, n, flops, workers(flops));
+  const Cut sum(k, 1);
+  for_each(lane.priority(), flops >= kLeastFlops, blocks.count(), [&](Size task) {
+    const Size i = task % blocks.rows.count(), j = task / blocks.rows.count();
+    const Size row = blocks.rows.begin(i), col = blocks.cols.begin(j);
+    const T* a_rows = at_row(op_a, a, lda, row);
+    const T* b_cols = at_col(op_b, b, ldb, col);
+    for (Size s = 0; s < sum.count(); ++s) {
+      const Size from = sum.begin(s);
+      blas::gemm(op_a, op_b, blocks.rows.length(i), blocks.cols.length(j), sum.length(s), alpha,
+                 at_col(op_a, a_rows, lda, from), lda, at_row(op_b, b_cols, ldb, from), ldb,
+                 s == 0 ? beta : T(1), c + row + col * ldc, ldc);
+    }
+  });
+}
+
+// Let M = op(a), cut in halves; M is lower triangular if a is and op does not transpose, or
+// neither.
+//
+//   lower  M X = B:  X1 = inv(M11) B1,  X2 = inv(M22) (B2 - M21 X1)
+//          X M = B:  X2 = B2 inv(M22),  X1 = (B1 - X2 M21) inv(M11)
+//   upper  M X = B:  X2 = inv(M22) B2,  X1 = inv(M11) (B1 - M12 X2)
+//          X M = B:  X1 = B1 inv(M11),  X2 = (B2 - X1 M12) inv(M22)
+template <class T>
+void Cpu::trsm(Lane& lane, Side side, Uplo uplo, Op op, Diag diag, Size m, Size n, T alpha,
+               const T* a, Size lda, T* b, Size ldb) {
+  if (m <= 0 || n <= 0) {
+    return;
+  }
+  if (alpha == T(0)) {
+    return scale(m, n, T(0), b, ldb);
+  }
+  const bool left = side == Side::left;
+  const Size order = left ? m : n;
+  if (order <= kLeaf) {
+    return solve_leaf(lane, side, uplo, op, diag, m, n, alpha, a, lda, b, ldb);
+  }
+  const bool lower = (uplo == Uplo::lower) == (op == Op::none);
+  const bool first_half_first = left == lower;
+  const Size h = round_up(order / 2, kBlockAlign);
+  const T* off = uplo == Uplo::lower ? a + h : a + h * lda;
+
+  struct Half {
+    const T* a;
+    T* b;
+    Size size;
+  };
+  const Half halves[2] = {{a, b, h}, {a + h + h * lda, left ? b + h : b + h * ldb, order - h}};
+  const Half& one = halves[first_half_first ? 0 : 1];
+  const Half& two = halves[first_half_first ? 1 : 0];
+  if (left) {
+    trsm(lane, side, uplo, op, diag, one.size, n, alpha, one.a, lda, one.b, ldb);
+    gemm(lane, op, Op::none, two.size, n, one.size, T(-1), off, lda, one.b, ldb, alpha, two.b, ldb);
+    trsm(lane, side, uplo, op, diag, two.size, n, T(1), two.a, lda, two.b, ldb);
+  } else {
+    trsm(lane, side, uplo, op, diag, m, one.size, alpha, one.a, lda, one.b, ldb);
+    gemm(lane, Op::none, op, m, two.size, one.size, T(-1), one.b, ldb, off, lda, alpha, two.b, ldb);
+    trsm(lane, side, uplo, op, diag, m, two.size, T(1), two.a, lda, two.b, ldb);
+  }
+}
+
+#define JAXMG_INSTANTIATE(T)                                                                     \
+  template void Cpu::gemm<T>(Lane&, Op, Op, Size, Size, Size, T, const T*, Size, const T*, Size, \
+                             T, T*, Size);                                                       \
+  template void Cpu::trsm<T>(Lane&, Side, Uplo, Op, Diag, Size, Size, T, const T*, Size, T*, Size);
+
+JAXMG_INSTANTIATE(float)
+JAXMG_INSTANTIATE(double)
+JAXMG_INSTANTIATE(std::complex<float>)
+JAXMG_INSTANTIATE(std::complex<double>)
+
+}  // namespace jaxmg::tile

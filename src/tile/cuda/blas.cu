@@ -1,0 +1,235 @@
+// Products and triangular solves by cuBLAS, with 64-bit sizes throughout.
+#include <cuComplex.h>
+
+#include "tile/cuda/cuda.h"
+#include "tile/cuda/launch.h"
+#include "tile/cuda/scalar.h"
+#include "tile/cuda/scratch.h"
+
+namespace jaxmg::tile {
+namespace {
+
+template <class T>
+struct Blas;
+template <>
+struct Blas<float> {
+  using Type = float;
+  static constexpr cudaDataType_t type = CUDA_R_32F;
+  static constexpr cublasComputeType_t compute = CUBLAS_COMPUTE_32F;
+  static constexpr auto trsm = cublasStrsm_v2_64;
+  static constexpr auto gemv = cublasSgemv_v2_64;
+};
+template <>
+struct Blas<double> {
+  using Type = double;
+  static constexpr cudaDataType_t type = CUDA_R_64F;
+  static constexpr cublasComputeType_t compute = CUBLAS_COMPUTE_64F;
+  static constexpr auto trsm = cublasDtrsm_v2_64;
+  static constexpr auto gemv = cublasDgemv_v2_64;
+};
+template <>
+struct Blas<std::complex<float>> {
+  using Type = cuComplex;
+  static constexpr cudaDataType_t type = CUDA_C_32F;
+  static constexpr cublasComputeType_t compute = CUBLAS_COMPUTE_32F;
+  static constexpr auto trsm = cublasCtrsm_v2_64;
+  static constexpr auto gemv = cublasCgemv_v2_64;
+};
+template <>
+struct Blas<std::complex<double>> {
+  using Type = cuDoubleComplex;
+  static constexpr cudaDataType_t type = CUDA_C_64F;
+  static constexpr cublasComputeType_t compute = CUBLAS_COMPUTE_64F;
+  static constexpr auto trsm = cublasZtrsm_v2_64;
+  static constexpr auto gemv = cublasZgemv_v2_64;
+};
+
+template <class T>
+const typename Blas<T>::Type* in(const T* p) {
+  return reinterpret_cast<const typename Blas<T>::Type*>(p);
+}
+template <class T>
+typename Blas<T>::Type* out(T* p) {
+  return reinterpret_cast<typename Blas<T>::Type*>(p);
+}
+
+template <class T>
+cublasOperation_t operation(Op op) {
+  if (op == Op::none) {
+    return CUBLAS_OP_N;
+  }
+  return op == Op::conj_transpose && is_complex_v<T> ? CUBLAS_OP_C : CUBLAS_OP_T;
+}
+
+template <class T>
+bool conjugates(Op op) {
+  return is_complex_v<T> && op == Op::conj_transpose;
+}
+
+template <class T>
+T conjugate_of(T x) {
+  if constexpr (is_complex_v<T>) {
+    return std::conj(x);
+  } else {
+    return x;
+  }
+}
+
+// y <- conj(x), vectors of n elements.
+template <class T>
+void conjugate_vector(CudaLane& lane, Size n, const T* x, Size stride_x, T* y, Size stride_y) {
+  const DeviceType<T>* from = on_device(x);
+  DeviceType<T>* to = on_device(y);
+  for_each(lane, n, 1, [=] __device__(Size i, Size) {
+    to[i * stride_y] = conjugate(from[i * stride_x]);
+  });
+}
+
+template <class T>
+Size vector_bytes(Size n) {
+  return round_up(n * static_cast<Size>(sizeof(T)), 256);
+}
+
+// C is a column: c <- alpha op(A) b + beta c, where b is a column of B, or a row of it.
+template <class T>
+void column_product(CudaLane& lane, Op op_a, Op op_b, Size m, Size k, const T& alpha, const T* a,
+                    Size lda, const T* b, Size ldb, const T& beta, T* c) {
+  Size stride = op_b == Op::none ? 1 : ldb;
+  if (conjugates<T>(op_b)) {
+    T* vector = static_cast<T*>(lane.scratch(vector_bytes<T>(k)));
+    conjugate_vector(lane, k, b, stride, vector, 1);
+    b = vector;
+    stride = 1;
+  }
+  JAXMG_CUDA_CHECK(Blas<T>::gemv(lane.blas(), operation<T>(op_a), op_a == Op::none ? m : k,
+                                 op_a == Op::none ? k : m, in(&alpha), in(a), lda, in(b), stride,
+                                 in(&beta), out(c), 1));
+}
+
+// C is a row: c^T <- alpha op(B)^T op(a)^T + beta c^T. Where op(B)^T = conj(B), everything else is
+// conjugated instead: there is no product with conj(B).
+template <class T>
+void row_product(CudaLane& lane, Op op_a, Op op_b, Size n, Size k, T alpha, const T* a, Size lda,
+                 const T* b, Size ldb, T beta, T* c, Size ldc) {
+  const bool conjugated = conjugates<T>(op_b);
+  Size stride = op_a == Op::none ? lda : 1;
+  if (conjugated != conjugates<T>(op_a)) {
+    T* vector = static_cast<T*>(lane.scratch(vector_bytes<T>(k)));
+    conjugate_vector(lane, k, a, stride, vector, 1);
+    a = vector;
+    stride = 1;
+  }
+  if (conjugated) {
+    alpha = conjugate_of(alpha);
+    beta = conjugate_of(beta);
+    conjugate_vector(lane, n, c, ldc, c, ldc);
+  }
+  JAXMG_CUDA_CHECK(Blas<T>::gemv(lane.blas(), op_b == Op::none ? CUBLAS_OP_T : CUBLAS_OP_N,
+                                 op_b == Op::none ? k : n, op_b == Op::none ? n : k, in(&alpha),
+                                 in(b), ldb, in(a), stride, in(&beta), out(c), ldc));
+  if (conjugated) {
+    conjugate_vector(lane, n, c, ldc, c, ldc);
+  }
+}
+
+// Matrix-vector products read the matrix at the speed of memory. False if this is none, or needs
+// more scratch than there is.
+template <class T>
+bool vector_product(CudaLane& lane, Op op_a, Op op_b, Size m, Size n, Size k, T alpha, const T* a,
+                    Size lda, const T* b, Size ldb, T beta, T* c, Size ldc) {
+  const bool needs_scratch =
+      n == 1 ? conjugates<T>(op_b) : conjugates<T>(op_a) != conjugates<T>(op_b);
+  if (k <= 0 || (m > 1 && n > 1) ||
+      (needs_scratch && !lane.has_scratch(vector_bytes<T>(k)))) {
+    return false;
+  }
+  if (n == 1) {
+    column_product(lane, op_a, op_b, m, k, alpha, a, lda, b, ldb, beta, c);
+  } else {
+    row_product(lane, op_a, op_b, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
+  }
+  return true;
+}
+
+// The triangle of L without what lies above it: a factor's strict upper part still holds A. It lies
+// in the lane's scratch, behind the place of one vector.
+template <class T>
+T* lower_triangle(CudaLane& lane, Size n, const T* l, Size ldl) {
+  char* const scratch = static_cast<char*>(lane.scratch(triangle_bytes(dtype_of<T>, n)));
+  T* const copy = reinterpret_cast<T*>(scratch + vector_bytes<T>(n));
+  const DeviceType<T>* from = on_device(l);
+  DeviceType<T>* to = on_device(copy);
+  const DeviceType<T> zero = on_device_value(T(0));
+  for_each(lane, n, n, [=] __device__(Size i, Size j) {
+    to[i + j * n] = i >= j ? from[i + j * ldl] : zero;
+  });
+  return copy;
+}
+
+}  // namespace
+
+Size triangle_bytes(DType type, Size n) {
+  return round_up(n * size_of(type), 256) + n * n * size_of(type);
+}
+
+template <class T>
+void Cuda::gemm(Lane& lane, Op op_a, Op op_b, Size m, Size n, Size k, T alpha, const T* a, Size lda,
+                const T* b, Size ldb, T beta, T* c, Size ldc) {
+  if (m <= 0 || n <= 0) {
+    return;
+  }
+  if (vector_product(lane, op_a, op_b, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc)) {
+    return;
+  }
+  JAXMG_CUDA_CHECK(cublasGemmEx_64(lane.blas(), operation<T>(op_a), operation<T>(op_b), m, n, k,
+                                   &alpha, a, Blas<T>::type, lda, b, Blas<T>::type, ldb, &beta, c,
+                                   Blas<T>::type, ldc, Blas<T>::compute, CUBLAS_GEMM_DEFAULT));
+}
+
+template <class T>
+void Cuda::trsm(Lane& lane, Side side, Uplo uplo, Op op, Diag diag, Size m, Size n, T alpha,
+                const T* a, Size lda, T* b, Size ldb) {
+  if (m <= 0 || n <= 0) {
+    return;
+  }
+  JAXMG_CUDA_CHECK(
+      Blas<T>::trsm(lane.blas(), side == Side::left ? CUBLAS_SIDE_LEFT : CUBLAS_SIDE_RIGHT,
+                    uplo == Uplo::lower ? CUBLAS_FILL_MODE_LOWER : CUBLAS_FILL_MODE_UPPER,
+                    operation<T>(op), diag == Diag::unit ? CUBLAS_DIAG_UNIT : CUBLAS_DIAG_NON_UNIT,
+                    m, n, in(&alpha), in(a), lda, out(b), ldb));
+}
+
+template <class T>
+void Cuda::invert_lower(Lane& lane, Size n, const T* l, Size ldl, T* x, Size ldx) {
+  fill(lane, n, n, T(0), T(1), x, ldx);
+  trsm(lane, Side::left, Uplo::lower, Op::none, Diag::non_unit, n, n, T(1), l, ldl, x, ldx);
+}
+
+template <class T>
+void Cuda::solve_diagonal(Lane& lane, Op op, Size m, Size n, const T* l, Size ldl, const T* x,
+                          Size ldx, T* b, Size ldb, T* work) {
+  if (m <= 0 || n <= 0) {
+    return;
+  }
+  const T* lower = lower_triangle(lane, n, l, ldl);
+  gemm(lane, Op::none, op, m, n, n, T(1), b, ldb, x, ldx, T(0), work, m);
+  gemm(lane, Op::none, op, m, n, n, T(-1), work, m, lower, n, T(1), b, ldb);
+  gemm(lane, Op::none, op, m, n, n, T(1), b, ldb, x, ldx, T(1), work, m);
+  copy(lane, m, n, work, m, b, ldb);
+}
+
+#define JAXMG_INSTANTIATE(T)                                                                     \
+  template void Cuda::gemm<T>(Lane&, Op, Op, Size, Size, Size, T, const T*, Size, const T*,      \
+                              Size, T, T*, Size);                                                \
+  template void Cuda::trsm<T>(Lane&, Side, Uplo, Op, Diag, Size, Size, T, const T*, Size, T*,    \
+                              Size);                                                             \
+  template void Cuda::invert_lower<T>(Lane&, Size, const T*, Size, T*, Size);                    \
+  template void Cuda::solve_diagonal<T>(Lane&, Op, Size, Size, const T*, Size, const T*, Size,   \
+                                        T*, Size, T*);
+JAXMG_INSTANTIATE(float)
+JAXMG_INSTANTIATE(double)
+JAXMG_INSTANTIATE(std::complex<float>)
+JAXMG_INSTANTIATE(std::complex<double>)
+#undef JAXMG_INSTANTIATE
+
+}  // namespace jaxmg::tile

@@ -1,0 +1,125 @@
+// Operations that move or set elements.
+#include "tile/cuda/cuda.h"
+#include "tile/cuda/launch.h"
+#include "tile/cuda/scalar.h"
+#include "tile/random.h"
+
+namespace jaxmg::tile {
+namespace {
+
+constexpr int kTile = 32;
+constexpr int kTileRows = 8;
+
+// Through shared memory, so that reads and writes both run along columns; the extra column keeps
+// the accesses across it on different banks.
+template <bool kConjugate, class D>
+__global__ void transpose_kernel(Size m, Size n, const D* src, Size lds, D* dst, Size ldd) {
+  __shared__ D tile[kTile][kTile + 1];
+  const Size i0 = static_cast<Size>(blockIdx.x) * kTile;
+  for (Size j0 = static_cast<Size>(blockIdx.y) * kTile; j0 < n;
+       j0 += static_cast<Size>(gridDim.y) * kTile) {
+    for (int j = static_cast<int>(threadIdx.y); j < kTile; j += kTileRows) {
+      if (i0 + threadIdx.x < m && j0 + j < n) {
+        tile[j][threadIdx.x] = src[i0 + threadIdx.x + (j0 + j) * lds];
+      }
+    }
+    __syncthreads();
+    for (int i = static_cast<int>(threadIdx.y); i < kTile; i += kTileRows) {
+      if (j0 + threadIdx.x < n && i0 + i < m) {
+        const D value = tile[threadIdx.x][i];
+        dst[j0 + threadIdx.x + (i0 + i) * ldd] = kConjugate ? conjugate(value) : value;
+      }
+    }
+    __syncthreads();
+  }
+}
+
+}  // namespace
+
+template <class T>
+void Cuda::copy(Lane& lane, Size m, Size n, const T* src, Size lds, T* dst, Size ldd) {
+  if (m <= 0 || n <= 0) {
+    return;
+  }
+  if (n == 1 || (lds == m && ldd == m)) {
+    JAXMG_CUDA_CHECK(cudaMemcpyAsync(dst, src, static_cast<std::size_t>(m * n) * sizeof(T),
+                                     cudaMemcpyDeviceToDevice, lane.stream()));
+    return;
+  }
+  const DeviceType<T>* from = on_device(src);
+  DeviceType<T>* to = on_device(dst);
+  for_each(lane, m, n,
+           [=] __device__(Size i, Size j) { to[i + j * ldd] = from[i + j * lds]; });
+}
+
+template <class T>
+void Cuda::transpose(Lane& lane, Size m, Size n, const T* src, Size lds, T* dst, Size ldd,
+                     bool conj) {
+  if (m <= 0 || n <= 0) {
+    return;
+  }
+  const dim3 block(kTile, kTileRows);
+  const dim3 grid(static_cast<unsigned>(ceil_div(m, kTile)),
+                  static_cast<unsigned>(std::min(ceil_div(n, kTile), kMaxGridY)));
+  if (conj && is_complex_v<T>) {
+    transpose_kernel<true><<<grid, block, 0, lane.stream()>>>(m, n, on_device(src), lds,
+                                                              on_device(dst), ldd);
+  } else {
+    transpose_kernel<false><<<grid, block, 0, lane.stream()>>>(m, n, on_device(src), lds,
+                                                               on_device(dst), ldd);
+  }
+  JAXMG_CUDA_CHECK(cudaGetLastError());
+}
+
+template <class T>
+void Cuda::fill(Lane& lane, Size m, Size n, T off, T diag, T* a, Size lda) {
+  DeviceType<T>* to = on_device(a);
+  const DeviceType<T> outside = on_device_value(off);
+  const DeviceType<T> inside = on_device_value(diag);
+  for_each(lane, m, n,
+           [=] __device__(Size i, Size j) { to[i + j * lda] = i == j ? inside : outside; });
+}
+
+template <class T>
+void Cuda::fill_if_failed(Lane& lane, const Info* info, Size m, Size n, T value, T* a, Size lda) {
+  DeviceType<T>* to = on_device(a);
+  const DeviceType<T> element = on_device_value(value);
+  for_each(lane, m, n, [=] __device__(Size i, Size j) {
+    if (info->kind != 0) {
+      to[i + j * lda] = element;
+    }
+  });
+}
+
+template <class T>
+void Cuda::add(Lane& lane, Size m, Size n, T alpha, const T* src, Size lds, T* dst, Size ldd) {
+  const DeviceType<T>* from = on_device(src);
+  DeviceType<T>* to = on_device(dst);
+  const DeviceType<T> factor = on_device_value(alpha);
+  for_each(lane, m, n, [=] __device__(Size i, Size j) {
+    to[i + j * ldd] = to[i + j * ldd] + factor * from[i + j * lds];
+  });
+}
+
+template <class T>
+void Cuda::random_vector(Lane& lane, Size n, Size first, Real<T> scale, T* v) {
+  DeviceType<T>* to = on_device(v);
+  for_each(lane, n, 1, [=] __device__(Size i, Size) {
+    to[i] = element<DeviceType<T>>(scale * static_cast<Real<T>>(random_real(first + i)));
+  });
+}
+
+#define JAXMG_INSTANTIATE(T)                                                                     \
+  template void Cuda::copy<T>(Lane&, Size, Size, const T*, Size, T*, Size);                      \
+  template void Cuda::transpose<T>(Lane&, Size, Size, const T*, Size, T*, Size, bool);           \
+  template void Cuda::fill<T>(Lane&, Size, Size, T, T, T*, Size);                                \
+  template void Cuda::fill_if_failed<T>(Lane&, const Info*, Size, Size, T, T*, Size);            \
+  template void Cuda::add<T>(Lane&, Size, Size, T, const T*, Size, T*, Size);                    \
+  template void Cuda::random_vector<T>(Lane&, Size, Size, Real<T>, T*);
+JAXMG_INSTANTIATE(float)
+JAXMG_INSTANTIATE(double)
+JAXMG_INSTANTIATE(std::complex<float>)
+JAXMG_INSTANTIATE(std::complex<double>)
+#undef JAXMG_INSTANTIATE
+
+}  // namespace jaxmg::tile

@@ -1,0 +1,69 @@
+// A GPU as a device: tiles by cuBLAS, cuSOLVER and kernels. Every operation is enqueued in its lane
+// and returns at once. The operations are described in tile/device.h.
+#pragma once
+
+#include "core/dtype.h"
+#include "core/status.h"
+#include "core/types.h"
+#include "tile/cuda/lane.h"
+#include "tile/device.h"
+
+namespace jaxmg::tile {
+
+// Each member is instantiated for the four element types.
+struct Cuda {
+  using Lane = CudaLane;
+  using Event = CudaEvent;
+  using Ticket = CudaTicket;
+  using Lanes = CudaLanes;
+  static constexpr bool reads_in_place = false;
+
+  template <class T>
+  static void copy(Lane& lane, Size m, Size n, const T* src, Size lds, T* dst, Size ldd);
+  template <class T>
+  static void transpose(Lane& lane, Size m, Size n, const T* src, Size lds, T* dst, Size ldd,
+                        bool conj);
+  template <class T>
+  static void fill(Lane& lane, Size m, Size n, T off, T diag, T* a, Size lda);
+  template <class T>
+  static void fill_if_failed(Lane& lane, const Info* info, Size m, Size n, T value, T* a, Size lda);
+  template <class T>
+  static void add(Lane& lane, Size m, Size n, T alpha, const T* src, Size lds, T* dst, Size ldd);
+
+  // In the precision of the operands. Products with one row or one column are matrix-vector
+  // products.
+  template <class T>
+  static void gemm(Lane& lane, Op op_a, Op op_b, Size m, Size n, Size k, T alpha, const T* a,
+                   Size lda, const T* b, Size ldb, T beta, T* c, Size ldc);
+  template <class T>
+  static void trsm(Lane& lane, Side side, Uplo uplo, Op op, Diag diag, Size m, Size n, T alpha,
+                   const T* a, Size lda, T* b, Size ldb);
+  template <class T>
+  static void potrf(Lane& lane, Size n, T* a, Size lda, Size position, Info* info);
+  template <class T>
+  static void invert_lower(Lane& lane, Size n, const T* l, Size ldl, T* x, Size ldx);
+  // With X the inverse of L, whose product alone would lose digits when L is ill-conditioned:
+  //
+  //   W = B op(X),   R = B - W op(L),   B <- W + R op(X)
+  //
+  // One step of correction brings back the accuracy of a triangular solve, by products alone.
+  template <class T>
+  static void solve_diagonal(Lane& lane, Op op, Size m, Size n, const T* l, Size ldl, const T* x,
+                             Size ldx, T* b, Size ldb, T* work);
+
+  template <class T>
+  static void log_diagonal(Lane& lane, Size n, const T* l, Size ldl, Real<T>* result);
+  template <class T>
+  static void check_hermitian(Lane& lane, Size n, const T* diagonal, Size stride, const T* v,
+                              const T* y, const T* z, Real<T>* result);
+  template <class R>
+  static void judge_hermitian(Lane& lane, const R* result, R threshold, Info* info);
+  template <class T>
+  static void random_vector(Lane& lane, Size n, Size first, Real<T> scale, T* v);
+
+  static void reset(Lane& lane, Info* info);
+  static void set_if_ok(Lane& lane, Kind kind, Size position, Info* info);
+  static void set_phase(Lane& lane, Phase phase, int rank, Info* info);
+};
+
+}  // namespace jaxmg::tile

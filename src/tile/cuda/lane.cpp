@@ -1,0 +1,205 @@
+#include "tile/cuda/lane.h"
+
+#include <algorithm>
+#include <string>
+
+#include "tile/cuda/scratch.h"
+
+namespace jaxmg::tile {
+namespace {
+
+// What cuBLAS asks for on Hopper to have all of its kernels to choose from.
+constexpr Size kBlasWorkspace = Size{32} << 20;
+constexpr Size kAlignment = 256;
+
+}  // namespace
+
+DeviceGuard::DeviceGuard(int device) {
+  JAXMG_CUDA_CHECK(cudaGetDevice(&previous_));
+  JAXMG_CUDA_CHECK(cudaSetDevice(device));
+}
+
+DeviceGuard::~DeviceGuard() { cudaSetDevice(previous_); }
+
+EventPool::~EventPool() {
+  for (cudaEvent_t event : free_) {
+    cudaEventDestroy(event);
+  }
+}
+
+CudaEvent EventPool::record(cudaStream_t stream) {
+  cudaEvent_t event = nullptr;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!free_.empty()) {
+      event = free_.back();
+      free_.pop_back();
+    }
+  }
+  if (event == nullptr) {
+    JAXMG_CUDA_CHECK(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
+  }
+  std::shared_ptr<CudaEvent::Handle> handle(
+      event, [pool = shared_from_this()](cudaEvent_t returned) {
+        const std::lock_guard lock(pool->mutex_);
+        pool->free_.push_back(returned);
+      });
+  JAXMG_CUDA_CHECK(cudaEventRecord(event, stream));
+  return CudaEvent(std::move(handle));
+}
+
+CudaTicket& CudaTicket::operator=(CudaTicket&& other) noexcept {
+  if (this != &other) {
+    CudaTicket old(std::move(*this));
+    state_ = std::move(other.state_);
+    lane_ = other.lane_;
+    own_lane_waited_ = other.own_lane_waited_;
+  }
+  return *this;
+}
+
+CudaTicket::~CudaTicket() {
+  // A failure here is not lost: the communicator remembers it and fails its next call.
+  try {
+    release();
+  } catch (const std::exception&) {
+    state_.reset();
+  }
+}
+
+void CudaTicket::wait(CudaLane& lane) {
+  if (state_) {
+    state_->wait(lane);
+    own_lane_waited_ = own_lane_waited_ || &lane == lane_;
+  }
+}
+
+void CudaTicket::release() {
+  if (!state_) {
+    return;
+  }
+  const std::unique_ptr<State> state = std::move(state_);
+  if (!own_lane_waited_) {
+    state->wait(*lane_);
+  }
+}
+
+CudaLane::CudaLane(StreamPriority priority, std::shared_ptr<EventPool> events)
+    : events_(std::move(events)) {
+  int lowest = 0;
+  int highest = 0;
+  JAXMG_CUDA_CHECK(cudaGetDevice(&device_));
+  JAXMG_CUDA_CHECK(cudaDeviceGetStreamPriorityRange(&lowest, &highest));
+  JAXMG_CUDA_CHECK(
+      cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking,
+                                   priority == StreamPriority::highest ? highest : lowest));
+  JAXMG_CUDA_CHECK(cudaMalloc(reinterpret_cast<void**>(&library_info_), kAlignment));
+}
+
+CudaLane::~CudaLane() {
+  int previous = 0;
+  cudaGetDevice(&previous);
+  cudaSetDevice(device_);
+  cudaStreamSynchronize(stream_);
+  if (parameters_ != nullptr) {
+    cusolverDnDestroyParams(parameters_);
+  }
+  if (solver_ != nullptr) {
+    cusolverDnDestroy(solver_);
+  }
+  if (blas_ != nullptr) {
+    cublasDestroy(blas_);
+  }
+  cudaFree(library_info_);
+  cudaStreamDestroy(stream_);
+  cudaSetDevice(previous);
+}
+
+void CudaLane::wait(const CudaEvent& event) {
+  if (event) {
+    JAXMG_CUDA_CHECK(cudaStreamWaitEvent(stream_, event.get(), 0));
+  }
+}
+
+cublasHandle_t CudaLane::blas() {
+  if (blas_ == nullptr) {
+    JAXMG_CUDA_CHECK(cublasCreate(&blas_));
+    JAXMG_CUDA_CHECK(cublasSetStream(blas_, stream_));  // before the workspace, which it resets
+    JAXMG_CUDA_CHECK(cublasSetPointerMode(blas_, CUBLAS_POINTER_MODE_HOST));
+    JAXMG_CUDA_CHECK(cublasSetAtomicsMode(blas_, CUBLAS_ATOMICS_NOT_ALLOWED));
+    // The default mode computes in the precision of the operands: no TF32.
+    JAXMG_CUDA_CHECK(cublasSetMathMode(blas_, CUBLAS_DEFAULT_MATH));
+    if (blas_workspace_ != nullptr) {
+      JAXMG_CUDA_CHECK(
+          cublasSetWorkspace(blas_, blas_workspace_, static_cast<std::size_t>(blas_bytes_)));
+    }
+  }
+  return blas_;
+}
+
+cusolverDnHandle_t CudaLane::solver() {
+  if (solver_ == nullptr) {
+    JAXMG_CUDA_CHECK(cusolverDnCreate(&solver_));
+    JAXMG_CUDA_CHECK(cusolverDnSetStream(solver_, stream_));
+  }
+  return solver_;
+}
+
+cusolverDnParams_t CudaLane::solver_parameters() {
+  if (parameters_ == nullptr) {
+    JAXMG_CUDA_CHECK(cusolverDnCreateParams(&parameters_));
+  }
+  return parameters_;
+}
+
+void CudaLane::set_workspace(void* blas, Size blas_bytes, void* scratch, Size scratch_bytes) {
+  blas_workspace_ = blas;
+  blas_bytes_ = blas_bytes;
+  scratch_ = scratch;
+  scratch_bytes_ = scratch_bytes;
+  if (blas_ != nullptr && blas != nullptr) {
+    JAXMG_CUDA_CHECK(cublasSetWorkspace(blas_, blas, static_cast<std::size_t>(blas_bytes)));
+  }
+}
+
+void* CudaLane::scratch(Size bytes) const {
+  if (bytes > scratch_bytes_) {
+    throw std::logic_error("lane: " + std::to_string(bytes) + " bytes of scratch needed, " +
+                           std::to_string(scratch_bytes_) + " bound");
+  }
+  return scratch_;
+}
+
+CudaLanes::CudaLanes(const std::shared_ptr<EventPool>& events)
+    : panel(StreamPriority::highest, events),
+      update(StreamPriority::lowest, events),
+      copy(StreamPriority::highest, events) {}
+
+// One tile for the operations that need a masked copy of it, or what cuSOLVER works in. The last
+// tile of a rank may be narrower, and the library chooses its algorithm by size.
+Size CudaLanes::scratch_bytes(DType type, Size tile) {
+  Size bytes = triangle_bytes(type, tile);
+  for (Size n = tile; n > 0; n /= 2) {
+    bytes = std::max(bytes, potrf_bytes(panel, type, n));
+  }
+  return round_up(std::max<Size>(bytes, 1), kAlignment);
+}
+
+Size CudaLanes::library_bytes(DType type, Size tile) {
+  return 2 * (kBlasWorkspace + scratch_bytes(type, tile));
+}
+
+void CudaLanes::bind(void* base, Size bytes, DType type, Size tile) {
+  const Size scratch = scratch_bytes(type, tile);
+  if (bytes < 2 * (kBlasWorkspace + scratch)) {
+    throw std::logic_error("lanes: " + std::to_string(bytes) + " bytes handed in for tiles of " +
+                           std::to_string(tile));
+  }
+  char* at = static_cast<char*>(base);
+  for (CudaLane* lane : {&panel, &update}) {
+    lane->set_workspace(at, kBlasWorkspace, at + kBlasWorkspace, scratch);
+    at += kBlasWorkspace + scratch;
+  }
+}
+
+}  // namespace jaxmg::tile

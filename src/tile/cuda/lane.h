@@ -1,0 +1,159 @@
+// Lanes, events and tickets of GPU ranks. A lane is a stream with the library handles bound to it;
+// the host only enqueues. All work on a lane happens on the host thread that drives its rank, with
+// the lane's device current (DeviceGuard).
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "core/dtype.h"
+#include "core/types.h"
+#include "tile/cuda/error.h"
+
+namespace jaxmg::tile {
+
+// Makes a device current for the life of the guard.
+class DeviceGuard {
+ public:
+  explicit DeviceGuard(int device);
+  ~DeviceGuard();
+  DeviceGuard(const DeviceGuard&) = delete;
+  DeviceGuard& operator=(const DeviceGuard&) = delete;
+
+ private:
+  int previous_ = 0;
+};
+
+// Something that happened in a stream; empty by default. The last copy gives the CUDA event back to
+// the pool it came from. That may be while other streams still have to wait for it: a wait that has
+// been enqueued refers to what was recorded at that time.
+class CudaEvent {
+ public:
+  CudaEvent() = default;
+  explicit operator bool() const { return static_cast<bool>(event_); }
+  cudaEvent_t get() const { return event_.get(); }
+
+ private:
+  friend class EventPool;
+  using Handle = std::remove_pointer_t<cudaEvent_t>;
+  explicit CudaEvent(std::shared_ptr<Handle> event) : event_(std::move(event)) {}
+
+  std::shared_ptr<Handle> event_;
+};
+
+// Events of one device, without timing. Lives as long as any of its events.
+class EventPool : public std::enable_shared_from_this<EventPool> {
+ public:
+  EventPool() = default;
+  EventPool(const EventPool&) = delete;
+  EventPool& operator=(const EventPool&) = delete;
+  ~EventPool();
+
+  // Records in `stream`, whose device must be current and be the pool's.
+  CudaEvent record(cudaStream_t stream);
+
+ private:
+  std::mutex mutex_;
+  std::vector<cudaEvent_t> free_;
+};
+
+class CudaLane;
+
+// The caller's part in one communication call. Waiting makes a lane's later work follow it; the host
+// is held only until the peers have enqueued their parts.
+class CudaTicket {
+ public:
+  class State {
+   public:
+    virtual ~State() = default;
+    // Work put into `lane` from now on finds the results in place and may overwrite what was sent.
+    virtual void wait(CudaLane& lane) = 0;
+  };
+
+  CudaTicket() = default;
+  // `lane` is the one that the call was given; it must outlive the ticket.
+  CudaTicket(std::unique_ptr<State> state, CudaLane& lane)
+      : state_(std::move(state)), lane_(&lane) {}
+  CudaTicket(CudaTicket&& other) noexcept = default;
+  CudaTicket& operator=(CudaTicket&& other) noexcept;
+  ~CudaTicket();
+
+  void wait(CudaLane& lane);
+  // Makes the call's own lane wait, if it has not yet, and forgets the call.
+  void release();
+
+ private:
+  std::unique_ptr<State> state_;
+  CudaLane* lane_ = nullptr;
+  bool own_lane_waited_ = false;
+};
+
+enum class StreamPriority { highest, lowest };
+
+class CudaLane {
+ public:
+  // On the current device.
+  CudaLane(StreamPriority priority, std::shared_ptr<EventPool> events);
+  ~CudaLane();
+  CudaLane(const CudaLane&) = delete;
+  CudaLane& operator=(const CudaLane&) = delete;
+
+  int device() const { return device_; }
+  cudaStream_t stream() const { return stream_; }
+
+  void wait(const CudaEvent& event);
+  void wait(CudaTicket& ticket) { ticket.wait(*this); }
+  CudaEvent record() { return events_->record(stream_); }
+
+  // Library handles bound to the stream, made on first use.
+  cublasHandle_t blas();
+  cusolverDnHandle_t solver();
+  cusolverDnParams_t solver_parameters();
+
+  // The memory that cuBLAS and the tile operations work in, until another is handed in. Without any,
+  // cuBLAS uses what it allocates with its handle.
+  void set_workspace(void* blas, Size blas_bytes, void* scratch, Size scratch_bytes);
+  // Scratch of one tile operation, in the order of the stream; std::logic_error if it is too small.
+  void* scratch(Size bytes) const;
+  bool has_scratch(Size bytes) const { return bytes <= scratch_bytes_; }
+
+  // Where the library reports on the device, and its host workspace.
+  int* library_info() const { return library_info_; }
+  std::vector<char>& host_workspace() { return host_workspace_; }
+
+ private:
+  int device_ = 0;
+  cudaStream_t stream_ = nullptr;
+  std::shared_ptr<EventPool> events_;
+  cublasHandle_t blas_ = nullptr;
+  cusolverDnHandle_t solver_ = nullptr;
+  cusolverDnParams_t parameters_ = nullptr;
+  int* library_info_ = nullptr;
+  std::vector<char> host_workspace_;
+  void* blas_workspace_ = nullptr;
+  Size blas_bytes_ = 0;
+  void* scratch_ = nullptr;
+  Size scratch_bytes_ = 0;
+};
+
+struct CudaLanes {
+  // On the current device.
+  explicit CudaLanes(const std::shared_ptr<EventPool>& events);
+
+  // Bytes that bind() must be given for tiles of edge up to `tile` (Buffer::library of a plan).
+  Size library_bytes(DType type, Size tile);
+  // Hands the lanes the memory that the libraries work in. The copy lane gets none: it moves data.
+  void bind(void* base, Size bytes, DType type, Size tile);
+
+  CudaLane panel;
+  CudaLane update;
+  CudaLane copy;
+
+ private:
+  Size scratch_bytes(DType type, Size tile);
+};
+
+}  // namespace jaxmg::tile

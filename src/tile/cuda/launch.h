@@ -1,0 +1,44 @@
+// Launches of kernels over the elements of a matrix.
+#pragma once
+
+#include <algorithm>
+
+#include "core/types.h"
+#include "tile/cuda/error.h"
+#include "tile/cuda/lane.h"
+
+namespace jaxmg::tile {
+
+inline constexpr int kThreads = 256;
+inline constexpr Size kMaxGridY = 65535;
+
+// f(i, j) for each element of an m x n matrix; a column's elements go to neighbouring threads.
+template <class F>
+__global__ void for_each_kernel(Size m, Size n, F f) {
+  const Size step_i = static_cast<Size>(gridDim.x) * blockDim.x;
+  const Size step_j = static_cast<Size>(gridDim.y) * blockDim.y;
+  for (Size j = static_cast<Size>(blockIdx.y) * blockDim.y + threadIdx.y; j < n; j += step_j) {
+    for (Size i = static_cast<Size>(blockIdx.x) * blockDim.x + threadIdx.x; i < m; i += step_i) {
+      f(i, j);
+    }
+  }
+}
+
+template <class F>
+void for_each(CudaLane& lane, Size m, Size n, F f) {
+  if (m <= 0 || n <= 0) {
+    return;
+  }
+  // As many threads along a column as it has use for, the others to the next columns.
+  unsigned rows = 1;
+  while (rows < kThreads && rows < m) {
+    rows *= 2;
+  }
+  const dim3 block(rows, kThreads / rows);
+  const dim3 grid(static_cast<unsigned>(std::min<Size>(ceil_div(m, block.x), 1 << 20)),
+                  static_cast<unsigned>(std::min<Size>(ceil_div(n, block.y), kMaxGridY)));
+  for_each_kernel<<<grid, block, 0, lane.stream()>>>(m, n, f);
+  JAXMG_CUDA_CHECK(cudaGetLastError());
+}
+
+}  // namespace jaxmg::tile

@@ -1,0 +1,355 @@
+// Plans: sizes of every buffer in 64 bits, scratch that is laid out without overlap.
+#include "core/plan.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cctype>
+#include <map>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "core/workspace.h"
+
+namespace jaxmg {
+namespace {
+
+constexpr Routine kRoutines[] = {Routine::potrf,  Routine::potrs,  Routine::logdet,
+                                 Routine::locate, Routine::mirror, Routine::cyclic};
+constexpr DType kTypes[] = {DType::f32, DType::f64, DType::c64, DType::c128};
+
+// Plans of every routine and type, for sizes on both sides of where 32 bits end, and small ones.
+template <class Check>
+void for_plans(const Check& check) {
+  const std::vector<Size> sizes = {0, 1, 2, 7, 100, 46340, 46341, 65535, 65536, Size{1} << 20};
+  for (const Routine routine : kRoutines) {
+    for (const DType type : kTypes) {
+      for (const Size n : sizes) {
+        for (const int ranks : {1, 3, 8}) {
+          for (const Platform platform : {Platform::cpu, Platform::cuda}) {
+            for (const bool mirror : {false, true}) {
+              SCOPED_TRACE(::testing::Message()
+                           << name(routine) << ", type " << static_cast<int>(type) << ", n " << n
+                           << ", ranks " << ranks << ", cuda " << (platform == Platform::cuda)
+                           << ", mirror " << mirror);
+              check(Plan({.routine = routine,
+                          .type = type,
+                          .n = n,
+                          .nrhs = 3,
+                          .ranks = ranks,
+                          .platform = platform,
+                          .mirror = mirror}));
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+Plan plan_of(Routine routine, DType type, Size n, int ranks, Size tile) {
+  return Plan({.routine = routine, .type = type, .n = n, .ranks = ranks, .tile = tile});
+}
+
+TEST(Plan, MatrixBytesBeyond32Bits) {
+  for (const DType type : kTypes) {
+    for (const Size n : {46340, 46341, 65535, 65536, 1 << 20}) {
+      for (const int ranks : {1, 3, 8}) {
+        const Plan plan = plan_of(Routine::potrf, type, n, ranks, 512);
+        const Size rows = (n + ranks - 1) / ranks;
+        EXPECT_EQ(plan.entry(Buffer::matrix).count, rows * n);
+        EXPECT_EQ(plan.entry(Buffer::matrix).bytes(), rows * n * size_of(type));
+        EXPECT_GE(plan.total_bytes(), rows * n * size_of(type));
+      }
+    }
+  }
+  EXPECT_EQ(
+      plan_of(Routine::potrf, DType::c128, Size{1} << 20, 1, 512).entry(Buffer::matrix).bytes(),
+      Size{1} << 44);
+}
+
+TEST(Plan, ScratchIsAlignedDisjointAndInside) {
+  for_plans([](const Plan& plan) {
+    std::vector<Entry> scratch;
+    for (const Entry& e : plan.entries()) {
+      ASSERT_GE(e.count, 0);
+      if (e.place == Place::scratch) {
+        scratch.push_back(e);
+      }
+    }
+    std::sort(scratch.begin(), scratch.end(),
+              [](const Entry& a, const Entry& b) { return a.offset < b.offset; });
+    Size end = 0;
+    for (const Entry& e : scratch) {
+      ASSERT_EQ(e.offset % 256, 0);
+      ASSERT_GE(e.offset, end);
+      end = e.offset + e.bytes();
+    }
+    ASSERT_LE(end, plan.scratch_bytes());
+  });
+}
+
+TEST(Plan, TotalIsScratchAndWhatLiesOutside) {
+  for_plans([](const Plan& plan) {
+    Size outside = 0;
+    for (const Entry& e : plan.entries()) {
+      outside += e.place == Place::scratch ? 0 : e.bytes();
+    }
+    ASSERT_EQ(plan.total_bytes(), plan.scratch_bytes() + outside);
+  });
+}
+
+TEST(Plan, EachBufferHasOneEntry) {
+  for_plans([](const Plan& plan) {
+    std::map<Buffer, int> seen;
+    for (const Entry& e : plan.entries()) {
+      ASSERT_EQ(++seen[e.buffer], 1) << name(e.buffer);
+      ASSERT_EQ(plan.entry(e.buffer).count, e.count);
+    }
+  });
+}
+
+TEST(Plan, TilesSuitTheShard) {
+  for_plans([](const Plan& plan) {
+    ASSERT_GE(plan.tile(), 1);
+    ASSERT_GE(plan.group(), 1);
+    ASSERT_GE(plan.rhs_block(), 1);
+    const Size rows = ceil_div(plan.request().n, plan.request().ranks);
+    ASSERT_LE(plan.tile(), std::max<Size>(rows, 1));
+    const Distribution d = plan.distribution();
+    ASSERT_EQ(d.tile_size(), plan.tile());
+    ASSERT_EQ(d.size(), plan.request().n);
+    ASSERT_EQ(d.ranks(), plan.request().ranks);
+  });
+  EXPECT_EQ(plan_of(Routine::potrf, DType::f64, 100, 4, 7).tile(), 7);
+  EXPECT_EQ(plan_of(Routine::potrf, DType::f64, 100, 4, 70).tile(), 25);
+}
+
+TEST(Plan, FactorAndSolveAgreeOnTheAuxOperand) {
+  for (const Size n : {0, 1, 9, 100, 46341}) {
+    for (const int ranks : {1, 3, 8}) {
+      for (const Size tile : {1, 4, 64}) {
+        const Plan factor = plan_of(Routine::potrf, DType::f32, n, ranks, tile);
+        const Plan solve = plan_of(Routine::potrs, DType::f32, n, ranks, tile);
+        const Size aux = aux_count(n, ranks, factor.tile());
+        for (const Plan* plan : {&factor, &solve}) {
+          EXPECT_EQ(
+              plan->entry(Buffer::saved_diagonal).count + plan->entry(Buffer::tile_inverse).count,
+              aux);
+        }
+        EXPECT_EQ(solve.entry(Buffer::tile_inverse).count, aux / 2);
+        EXPECT_GE(aux / 2, factor.distribution().capacity_tiles() * factor.tile() * factor.tile());
+      }
+    }
+  }
+}
+
+TEST(Plan, MirrorStagingHoldsATileAndObeysTheRequest) {
+  for (const Routine routine : {Routine::mirror, Routine::locate}) {
+    for (const DType type : kTypes) {
+      const auto staging = [&](Size n, int ranks, Size tile, Size bytes) {
+        const Plan plan({.routine = routine,
+                         .type = type,
+                         .n = n,
+                         .ranks = ranks,
+                         .tile = tile,
+                         .staging_bytes = bytes});
+        EXPECT_EQ(plan.entry(Buffer::send_staging).count,
+                  plan.entry(Buffer::receive_staging).count);
+        return plan.entry(Buffer::send_staging).count;
+      };
+      EXPECT_EQ(staging(1000, 2, 10, 1), 100);  // raised to a tile
+      EXPECT_EQ(staging(1000, 2, 10, 16000), 16000 / size_of(type));
+      EXPECT_EQ(staging(100, 10, 5, 0), 100);  // two shards share no more than rows^2 elements
+      EXPECT_GE(staging(Size{1} << 20, 8, 4096, 0), Size{1} << 24);  // a tile above the usual size
+    }
+  }
+}
+
+TEST(Plan, CyclicHasRoomForBothStorages) {
+  for (const Size n : {0, 1, 7, 100, 46341}) {
+    for (const int ranks : {1, 3, 8}) {
+      for (const Size tile : {1, 5, 64, 200}) {
+        for (const Size columns : {1, 9, 70000}) {
+          const Plan plan({.routine = Routine::cyclic,
+                           .type = DType::f64,
+                           .n = n,
+                           .ranks = ranks,
+                           .tile = tile,
+                           .columns = columns,
+                           .staging_bytes = 1});
+          EXPECT_EQ(plan.tile(), tile);  // what the caller asked for, however small the shards
+          const Size capacity = std::max(Distribution(n, ranks, tile).capacity(),
+                                         Distribution(n, ranks, tile, Storage::cyclic).capacity());
+          EXPECT_EQ(plan.entry(Buffer::matrix).count, capacity * columns);
+          EXPECT_EQ(plan.entry(Buffer::send_staging).count, capacity);
+          EXPECT_EQ(plan.entry(Buffer::receive_staging).count, capacity);
+        }
+      }
+    }
+  }
+}
+
+TEST(Plan, RefusesImpossibleRequests) {
+  EXPECT_THROW(Plan({.n = -1}), std::invalid_argument);
+  EXPECT_THROW(Plan({.n = 4, .nrhs = -1}), std::invalid_argument);
+  EXPECT_THROW(Plan({.n = 4, .ranks = 0}), std::invalid_argument);
+  EXPECT_THROW(Plan({.n = 4, .tile = -2}), std::invalid_argument);
+  EXPECT_THROW(Plan({.n = 4, .columns = -1}), std::invalid_argument);
+  // Bytes would not fit in 64 bits.
+  EXPECT_THROW(Plan({.n = Size{1} << 32}), std::invalid_argument);
+  EXPECT_THROW(Plan({.n = 4, .nrhs = Size{1} << 62}), std::invalid_argument);
+  const Plan largest({.type = DType::c128, .n = Size{1} << 28, .nrhs = Size{1} << 28});
+  EXPECT_GT(largest.total_bytes(), Size{1} << 60);
+  EXPECT_NO_THROW(Plan({.n = 4, .nrhs = 0}));
+}
+
+TEST(Plan, FlopsGrowBeyond64BitIntegers) {
+  const double n = 1 << 20;
+  EXPECT_DOUBLE_EQ(plan_of(Routine::potrf, DType::f64, 1 << 20, 8, 512).flops(), n * n * n / 3);
+  EXPECT_DOUBLE_EQ(plan_of(Routine::potrf, DType::c64, 1 << 20, 8, 512).flops(), n * n * n / 3 * 4);
+  EXPECT_GT(plan_of(Routine::potrf, DType::f64, Size{1} << 26, 8, 512).flops(), 1e23);
+}
+
+TEST(Workspace, HandsOutWhatThePlanLaidOut) {
+  const Plan plan = plan_of(Routine::potrf, DType::c64, 50, 2, 8);
+  std::vector<std::byte> block(static_cast<std::size_t>(plan.scratch_bytes()));
+  const Workspace workspace(plan, block.data());
+  using C = std::complex<float>;
+  const Entry panel = plan.entry(Buffer::panel_odd);
+  EXPECT_EQ(reinterpret_cast<std::byte*>(workspace.get<C>(Buffer::panel_odd)),
+            block.data() + panel.offset);
+  EXPECT_EQ(workspace.count(Buffer::panel_odd), panel.count);
+  EXPECT_EQ(workspace.get<C>(Buffer::tile_rhs), nullptr);  // not in this plan
+  EXPECT_EQ(workspace.count(Buffer::tile_rhs), 0);
+  EXPECT_THROW(workspace.get<float>(Buffer::panel_odd), std::logic_error);  // not its type
+  EXPECT_THROW(workspace.get<C>(Buffer::matrix), std::logic_error);         // not scratch
+}
+
+// A reader of JSON that checks the grammar and collects "key": value pairs of one object.
+class Json {
+ public:
+  explicit Json(std::string text) : text_(std::move(text)) {
+    valid_ = value("") && (skip(), at_ == text_.size());
+  }
+  bool valid() const { return valid_; }
+  const std::map<std::string, std::string>& numbers() const { return numbers_; }
+  int objects() const { return objects_; }
+
+ private:
+  void skip() {
+    while (at_ < text_.size() && std::isspace(static_cast<unsigned char>(text_[at_]))) {
+      ++at_;
+    }
+  }
+  bool take(char c) {
+    skip();
+    if (at_ < text_.size() && text_[at_] == c) {
+      ++at_;
+      return true;
+    }
+    return false;
+  }
+  bool string(std::string& out) {
+    if (!take('"')) {
+      return false;
+    }
+    const std::size_t end = text_.find('"', at_);
+    if (end == std::string::npos) {
+      return false;
+    }
+    out = text_.substr(at_, end - at_);
+    at_ = end + 1;
+    return out.find('\\') == std::string::npos;
+  }
+  bool value(const std::string& key) {
+    skip();
+    if (at_ == text_.size()) {
+      return false;
+    }
+    std::string word;
+    if (text_[at_] == '{') {
+      return object();
+    }
+    if (text_[at_] == '[') {
+      return array();
+    }
+    if (text_[at_] == '"') {
+      return string(word);
+    }
+    std::size_t used = 0;
+    try {
+      static_cast<void>(std::stod(text_.substr(at_), &used));
+    } catch (const std::exception&) {
+      return false;
+    }
+    numbers_[key] = text_.substr(at_, used);
+    at_ += used;
+    return word.empty();
+  }
+  bool object() {
+    ++objects_;
+    take('{');
+    if (take('}')) {
+      return true;
+    }
+    do {
+      std::string key;
+      if (!string(key) || !take(':') || !value(key)) {
+        return false;
+      }
+    } while (take(','));
+    return take('}');
+  }
+  bool array() {
+    take('[');
+    if (take(']')) {
+      return true;
+    }
+    do {
+      if (!value("")) {
+        return false;
+      }
+    } while (take(','));
+    return take(']');
+  }
+
+  std::string text_;
+  std::size_t at_ = 0;
+  bool valid_ = false;
+  int objects_ = 0;
+  std::map<std::string, std::string> numbers_;
+};
+
+TEST(Plan, JsonParsesAndSaysWhatThePlanSays) {
+  for_plans([](const Plan& plan) {
+    const Json json(plan.json());
+    ASSERT_TRUE(json.valid()) << plan.json();
+    ASSERT_EQ(json.objects(), 1 + static_cast<int>(plan.entries().size()));
+    const auto number = [&](const char* key) { return json.numbers().at(key); };
+    ASSERT_EQ(number("n"), std::to_string(plan.request().n));
+    ASSERT_EQ(number("ranks"), std::to_string(plan.request().ranks));
+    ASSERT_EQ(number("tile"), std::to_string(plan.tile()));
+    ASSERT_EQ(number("scratch_bytes"), std::to_string(plan.scratch_bytes()));
+    ASSERT_EQ(number("total_bytes"), std::to_string(plan.total_bytes()));
+    ASSERT_NE(plan.json().find("\"routine\":\"" + std::string(name(plan.routine())) + "\""),
+              std::string::npos);
+  });
+  EXPECT_FALSE(Json("{\"a\":1,}").valid());
+  EXPECT_FALSE(Json("{\"a\":inf2}").valid());
+}
+
+TEST(Plan, NamesAreDifferent) {
+  std::map<std::string_view, int> names;
+  for (int b = 0; b <= static_cast<int>(Buffer::library); ++b) {
+    EXPECT_EQ(++names[name(static_cast<Buffer>(b))], 1);
+  }
+  EXPECT_EQ(name(Buffer::matrix), "matrix");
+  EXPECT_EQ(name(Buffer::library), "library");
+  EXPECT_EQ(name(Routine::potrf), "potrf");
+  EXPECT_EQ(name(Routine::cyclic), "cyclic");
+}
+
+}  // namespace
+}  // namespace jaxmg
