@@ -65,7 +65,8 @@ endfunction()
 add_library(jaxmg_engine SHARED
   src/ffi/c_api.cpp
   src/ffi/cpu_engine.cpp
-  src/ffi/cpu_scratch.cpp)
+  src/ffi/cpu_scratch.cpp
+  src/ffi/cpu_threads.cpp)
 target_compile_definitions(jaxmg_engine PRIVATE JAXMG_VERSION="${JAXMG_VERSION}")
 target_include_directories(jaxmg_engine PUBLIC src)
 target_link_libraries(jaxmg_engine PRIVATE jaxmg_base jaxmg_warnings)

@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
-import os
 import platform
 import re
 import shutil
@@ -181,7 +180,7 @@ def put(work: Path, final: Path, generation: Generation) -> None:
     except OSError:
         if not has_generation(final, generation):  # what is there is broken, or old
             broken = Path(tempfile.mkdtemp(prefix=f".{final.name}-", dir=final.parent))
-            os.replace(final, broken / "old")
+            final.replace(broken / "old")
             shutil.rmtree(broken, ignore_errors=True)
             work.rename(final)
 

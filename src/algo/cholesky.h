@@ -29,14 +29,13 @@ class Cholesky {
   using Ticket = typename Device::Ticket;
   using Event = typename Device::Event;
 
-  // a: n x L columns, ld n. saved, inverse: one tile x tile block per local tile, or null.
-  Cholesky(Rank<Device>& rank, const Distribution& dist, T* a, T* saved, T* inverse, Info* info)
+  // a: n x L columns, ld n. inverse: one tile x tile block per local tile, or null.
+  Cholesky(Rank<Device>& rank, const Distribution& dist, T* a, T* inverse, Info* info)
       : rank_(rank),
         dist_(dist),
         me_(rank.comm.rank()),
         n_(dist.size()),
         a_(a),
-        saved_(saved),
         inverse_(inverse),
         info_(info),
         panels_{Panel<Device, T>(rank.workspace.template get<T>(Buffer::panel_even)),
@@ -133,9 +132,6 @@ class Cholesky {
     const Size nb = dist_.tile_size();
     T* const columns = column(tile.local);
     T* const diagonal = columns + *dist_.global_begin(tile);
-    if (saved_) {
-      Device::template copy<T>(lane, w, w, diagonal, n_, saved_ + *tile.local * nb * nb, nb);
-    }
     Device::template potrf<T>(lane, w, diagonal, n_, dist_.eliminated(k), info_);
     if (inverse_) {
       Device::template invert_lower<T>(lane, w, diagonal, n_, inverse_ + *tile.local * nb * nb, nb);
@@ -201,12 +197,25 @@ class Cholesky {
   int me_;
   Size n_;
   T* a_;
-  T* saved_;
   T* inverse_;
   Info* info_;
   std::array<Panel<Device, T>, 2> panels_;
   std::array<Slot, 2> slots_;
 };
+
+// saved <- this rank's diagonal tiles, one tile x tile block each. They are the only part of A that
+// a factorisation overwrites and cannot restore from the other half.
+template <class Device, class T>
+void save_diagonal_tiles(Rank<Device>& rank, const Distribution& dist, const T* a, T* saved) {
+  const int me = rank.comm.rank();
+  const Size nb = dist.tile_size();
+  for (LocalTile t(0); *t < dist.local_tiles(me); ++t) {
+    const Tile tile{me, t};
+    const T* diagonal = a + *dist.begin(t) * dist.size() + *dist.global_begin(tile);
+    Device::template copy<T>(rank.lanes.update, dist.rows(tile), dist.rows(tile), diagonal,
+                             dist.size(), saved + *t * nb * nb, nb);
+  }
+}
 
 // The whole of potrf: mirror the valid triangle if only one is valid, probe, factor, agree.
 //   saved_diagonal, tile_inverse: the two halves of aux, see aux_count().
@@ -220,7 +229,8 @@ void cholesky_factor(Rank<Device>& rank, Triangle valid, T* a, T* saved_diagonal
     mirror_triangle<Device, T>(rank, dist, valid == Triangle::lower ? Uplo::lower : Uplo::upper, a);
   }
   hermitian_probe<Device, T>(rank, dist, a, info);
-  Cholesky<Device, T>(rank, dist, a, saved_diagonal, tile_inverse, info).run();
+  save_diagonal_tiles<Device, T>(rank, dist, a, saved_diagonal);
+  Cholesky<Device, T>(rank, dist, a, tile_inverse, info).run();
   Device::set_phase(lane, Phase::elimination_order, rank.comm.rank(), info);
   auto agreed = rank.comm.agree(lane, info);
   lane.wait(agreed);

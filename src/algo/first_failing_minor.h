@@ -18,7 +18,7 @@ void first_failing_minor(Rank<Device>& rank, T* work, const T* saved_diagonal, I
   mirror_elimination<Device, T>(rank, rank.plan.distribution(), saved_diagonal, work);
   const Distribution natural = rank.plan.distribution(Order::natural);
   Device::reset(lane, info);
-  Cholesky<Device, T>(rank, natural, work, nullptr, nullptr, info).run();
+  Cholesky<Device, T>(rank, natural, work, nullptr, info).run();
   auto agreed = rank.comm.agree(lane, info);
   lane.wait(agreed);
   Device::set_if_ok(lane, Kind::not_positive_definite, natural.size(), info);

@@ -52,8 +52,9 @@ void pipeline(Rank<D>& rank, Size chunks, int depth, Pack&& pack, Start&& start,
   const auto slot = [&](Size chunk) -> auto& {
     return tickets[static_cast<std::size_t>(chunk % depth)];
   };
-  for (Size c = 0; c < chunks + depth - 1; ++c) {
-    const Watch watch(rank.observer, rank.comm.rank(), Observer::Task::exchange, c, chunks);
+  const Size steps = chunks > 0 ? chunks + depth - 1 : 0;
+  for (Size c = 0; c < steps; ++c) {
+    const Watch watch(rank.observer, rank.comm.rank(), Observer::Task::exchange, c, steps);
     if (c < chunks) {
       pack(c);
       // The buffers are ready when the packing, and the unpacking before it, is over.

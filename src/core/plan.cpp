@@ -44,6 +44,9 @@ Size mirror_staging(const PlanRequest& q, Size rows, Size tile) {
 }
 
 Size choose_group(const PlanRequest& q, Size tile) {
+  if (q.group > 0) {
+    return q.group;
+  }
   return q.platform == Platform::cpu ? 1 : std::max<Size>(1, 1024 / tile);
 }
 

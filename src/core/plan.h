@@ -55,7 +55,8 @@ struct PlanRequest {
   Size n = 0;
   Size nrhs = 1;
   int ranks = 1;
-  Size tile = 0;  // 0: choose
+  Size tile = 0;   // 0: choose
+  Size group = 0;  // tile columns in one product of the trailing update; 0: choose
   Platform platform = Platform::cpu;
   bool mirror = false;         // only one triangle is valid
   bool replicated_rhs = true;  // b and x are whole on every rank

@@ -6,7 +6,6 @@
 
 #include "ffi/call.h"
 #include "ffi/engine.h"
-#include "tile/cpu/pool.h"
 
 namespace jaxmg {
 
@@ -97,14 +96,6 @@ std::int64_t jaxmg_counter(const char* counter) {
 
 void jaxmg_reset_counters() {
   counters().reset();
-}
-
-void jaxmg_set_threads(int count) {
-  tile::set_pool_threads(count);
-}
-
-int jaxmg_threads() {
-  return tile::Pool::instance().threads();
 }
 
 void jaxmg_set_timeout(double seconds) {

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <new>
 #include <string>
 #include <utility>
 
@@ -32,6 +33,51 @@ ffi::TypeId Site::id = {};
 void destroy_site(void* site) {
   delete static_cast<Site*>(site);
 }
+
+struct NewSite {
+  std::unique_ptr<Site> site;  // null if there is no memory
+};
+
+// What differs between generations in the arguments that hand a state over.
+template <class Arguments>
+void complete_arguments(Arguments& a) {
+  if constexpr (requires { a.deleter; }) {
+    a.deleter = destroy_site;
+  }
+  if constexpr (requires { a.stage; }) {
+    a.stage = XLA_FFI_ExecutionStage_INSTANTIATE;
+  }
+}
+
+}  // namespace
+
+// The headers' own encoding of a state makes the type's id part of the handler's metadata, so that
+// XLA wants to know the type before the handler. Python cannot see to that: what is registered
+// before there is a client is kept back, and handed over handlers first.
+template <ffi::ExecutionStage stage>
+struct xla::ffi::ResultEncoding<stage, NewSite> {
+  using Context = decltype(XLA_FFI_State_Set_Args::ctx);
+
+  static XLA_FFI_Error* Encode(const XLA_FFI_Api* api, Context context, NewSite made) {
+    if (!made.site || !made.site->handle) {
+      return internal::CreateError(
+          api, Error(ErrorCode::kResourceExhausted, "jaxmg: no memory for a call site"));
+    }
+    XLA_FFI_State_Set_Args arguments = {};
+    arguments.struct_size = XLA_FFI_State_Set_Args_STRUCT_SIZE;
+    arguments.ctx = context;
+    arguments.type_id = &Site::id;
+    arguments.state = made.site.get();
+    complete_arguments(arguments);
+    XLA_FFI_Error* const error = api->XLA_FFI_State_Set(&arguments);
+    if (!error) {
+      static_cast<void>(made.site.release());  // XLA's from now on
+    }
+    return error;
+  }
+};
+
+namespace {
 
 // XLA_FFI_TypeInfo as runtimes since 0.2 want it. Headers 0.1 do not have the structure; there the
 // deleter goes along with each state.
@@ -156,13 +202,8 @@ ffi::Error error_of(std::int32_t code, const char* message) {
                           : ffi::Error(static_cast<ffi::ErrorCode>(code), message);
 }
 
-ffi::ErrorOr<std::unique_ptr<Site>> instantiate(ffi::Dictionary) {
-  auto site = std::make_unique<Site>();
-  if (!site->handle) {
-    return ffi::Unexpected(
-        ffi::Error(ffi::ErrorCode::kResourceExhausted, "jaxmg: no memory for a call site"));
-  }
-  return site;
+NewSite instantiate(ffi::Dictionary) {
+  return {std::unique_ptr<Site>(new (std::nothrow) Site)};
 }
 
 ffi::Error decode(jaxmg_routine routine, jaxmg_call& call, ffi::RunId run, std::int32_t ordinal,

@@ -111,8 +111,8 @@ DType matrix_type(const jaxmg_call& call, const Reader& reader) {
   }
   const std::int32_t t = call.arguments[1].dtype;
   if (t < JAXMG_F32 || t > JAXMG_C128) {
-    reader.fail("the matrix has " + type_name(t) +
-                " elements; float32, float64, complex64 and complex128 are supported");
+    reader.fail("the matrix is of " + type_name(t) +
+                "; float32, float64, complex64 and complex128 are supported");
   }
   return static_cast<DType>(t);
 }

@@ -1,5 +1,5 @@
-// Reproducible random numbers: each is a function of its index alone, so that every device and every
-// rank makes the same ones without keeping a state.
+// Reproducible random numbers: each is a function of its index alone, so that every device and
+// every rank makes the same ones without keeping a state.
 #pragma once
 
 #include <cstdint>
@@ -29,8 +29,7 @@ JAXMG_HOST_DEVICE constexpr std::uint64_t random_bits(std::uint64_t index) {
 // The numerator is an odd integer below 2^53 in magnitude, so that no step rounds.
 JAXMG_HOST_DEVICE constexpr double random_real(Size index) {
   const std::uint64_t u = random_bits(static_cast<std::uint64_t>(index)) >> 11;
-  const std::int64_t numerator =
-      static_cast<std::int64_t>(2 * u + 1) - (std::int64_t{1} << 53);
+  const std::int64_t numerator = static_cast<std::int64_t>(2 * u + 1) - (std::int64_t{1} << 53);
   return static_cast<double>(numerator) * (1.0 / 9007199254740992.0);
 }
 

@@ -22,11 +22,12 @@ struct Run {
   Size n;
   int ranks;
   Size tile;
+  Size group;
   std::vector<std::vector<T>> shard, saved, inverse;
   std::vector<Info> info;
 
-  Run(const Matrix<T>& a, int ranks_, Size tile_, Triangle valid = Triangle::whole)
-      : n(a.rows), ranks(ranks_), tile(0) {
+  Run(const Matrix<T>& a, int ranks_, Size tile_, Triangle valid = Triangle::whole, Size group_ = 0)
+      : n(a.rows), ranks(ranks_), tile(0), group(group_) {
     PlanRequest request = make_request(Routine::potrf);
     request.tile = tile_;
     request.mirror = valid != Triangle::whole;
@@ -58,6 +59,7 @@ struct Run {
     request.n = n;
     request.ranks = ranks;
     request.tile = tile;
+    request.group = group;
     return request;
   }
 
@@ -164,6 +166,22 @@ TYPED_TEST(CholeskyTest, SolvesWithTheChosenTile) {
   }
 }
 
+TYPED_TEST(CholeskyTest, GroupsOfTileColumnsChangeNothing) {
+  const auto a = random_hpd<TypeParam>(90, 2);
+  auto indefinite = a;
+  indefinite(61, 61) = TypeParam(-5);
+  const auto b = random_matrix<TypeParam>(90, 2, 5);
+  for (int ranks : {1, 2, 3, 8}) {
+    for (Size group : {Size{1}, Size{2}, Size{3}, Size{64}}) {
+      SCOPED_TRACE("ranks " + std::to_string(ranks) + " group " + std::to_string(group));
+      Run<TypeParam> run(a, ranks, 7, Triangle::whole, group);
+      EXPECT_LE(solve_residual(a, b, run.solve(b, true)), 25);
+      Run<TypeParam> failing(indefinite, ranks, 7, Triangle::whole, group);
+      EXPECT_EQ(status(failing.locate()), 62);
+    }
+  }
+}
+
 TYPED_TEST(CholeskyTest, ReadsOnlyTheTriangleThatIsNamed) {
   using T = TypeParam;
   const Size n = 21;
@@ -245,6 +263,33 @@ TYPED_TEST(CholeskyTest, FailingMinorIsLapacksWhateverTheLayout) {
           EXPECT_TRUE(std::isnan(std::real(value)));
         }
         EXPECT_TRUE(std::isnan(run.logdet()));
+      }
+    }
+  }
+}
+
+TYPED_TEST(CholeskyTest, TheMatrixIsRestoredFromWhatAFactorisationLeaves) {
+  using T = TypeParam;
+  const Size n = 31;
+  for (bool definite : {true, false}) {
+    Matrix<T> a = random_hpd<T>(n, 11);
+    if (!definite) {
+      a(9, 9) = T(-3);
+    }
+    for (int ranks : {1, 2, 3, 8}) {
+      for (Size tile : {Size{1}, Size{3}, Size{31}}) {
+        Run<T> run(a, ranks, tile);
+        const Plan plan(run.make_request(Routine::locate));
+        const Distribution d = plan.distribution();
+        run.each_rank(plan, [&](Rank<Cpu>& rank, std::size_t r) {
+          mirror_elimination<Cpu, T>(rank, d, run.saved[r].data(), run.shard[r].data());
+        });
+        for (Size i = 0; i < n; ++i) {
+          const auto& mine = run.shard[static_cast<std::size_t>(d.owner(GlobalIndex(i)))];
+          for (Size j = 0; j < n; ++j) {
+            EXPECT_EQ(mine[static_cast<std::size_t>(*d.local(GlobalIndex(i)) * n + j)], a(i, j));
+          }
+        }
       }
     }
   }

@@ -310,15 +310,18 @@ TYPED_TEST(Redistribution, CyclicThereAndBack) {
     run_ranks(ranks, [&](auto& comm, auto& lanes) {
       for (const Size n : kSizes) {
         std::vector<Size> tiles = tiles_of(n);
-        tiles.insert(tiles.end(), {1, 2, n + 3});
+        tiles.push_back(n + 3);
+        if (n == 100) {
+          tiles = {1, 2, 7, 64};
+        }
         for (const Size tile : tiles) {
-          for (const Size columns : {Size{1}, Size{5}, n}) {
+          for (const Size columns : {1, 5}) {
             for (const Size bytes : kStagingBytes) {
               RankSetup<TypeParam> setup(comm, lanes,
                                          {.routine = Routine::cyclic,
                                           .n = n,
                                           .tile = tile,
-                                          .columns = std::max<Size>(columns, 1),
+                                          .columns = columns,
                                           .staging_bytes = bytes});
               check_cyclic<TypeParam>(setup, n, tile, columns);
             }

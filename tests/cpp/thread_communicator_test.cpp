@@ -8,16 +8,20 @@
 #include <atomic>
 #include <cmath>
 #include <complex>
-#include <cstring>
 #include <future>
 #include <limits>
 #include <vector>
 
+#include "rank_data.h"
 #include "run_ranks.h"
 
 namespace jaxmg {
 namespace {
 
+using rank_data::block;
+using rank_data::expect_same;
+using rank_data::reduced;
+using rank_data::reductions;
 using Comm = Communicator<tile::Cpu>;
 using Lanes = tile::CpuLanes;
 using Ticket = tile::CpuTicket;
@@ -25,69 +29,6 @@ using Ticket = tile::CpuTicket;
 constexpr std::array<int, 5> rank_counts{1, 2, 3, 5, 8};
 // Nothing, one element, messages that are taken along, and messages that are not.
 constexpr std::array<Size, 5> counts{0, 1, 7, 1000, 20001};
-
-// Element i of what rank r contributes. Sums of these depend on the order of the summands, but for
-// integers.
-template <class T>
-T value(int r, Size i) {
-  const auto real = [&](std::uint64_t salt) {
-    std::uint64_t h = static_cast<std::uint64_t>(i) * 0x9e3779b97f4a7c15U +
-                      (static_cast<std::uint64_t>(r) << 8 | salt) * 0xbf58476d1ce4e5b9U;
-    h = (h ^ (h >> 29)) * 0x94d049bb133111ebU;
-    return static_cast<double>(static_cast<std::int64_t>(h)) * 0x1p-63 *
-           static_cast<double>(1 << (h & 15));
-  };
-  if constexpr (std::is_same_v<T, std::int32_t>) {
-    return static_cast<T>(10000 * real(0));
-  } else if constexpr (is_complex_v<T>) {
-    return T(static_cast<Real<T>>(real(1)), static_cast<Real<T>>(real(2)));
-  } else {
-    return static_cast<T>(real(3));
-  }
-}
-
-template <class T>
-std::vector<T> block(int r, Size count) {
-  std::vector<T> data(static_cast<std::size_t>(count));
-  for (Size i = 0; i < count; ++i) {
-    data[static_cast<std::size_t>(i)] = value<T>(r, i);
-  }
-  return data;
-}
-
-// Equal in every bit.
-template <class T>
-void expect_same(const std::vector<T>& got, const std::vector<T>& expected) {
-  ASSERT_EQ(got.size(), expected.size());
-  if (!got.empty()) {
-    EXPECT_EQ(std::memcmp(got.data(), expected.data(), got.size() * sizeof(T)), 0);
-  }
-}
-
-// The reduction in rank order, one operation at a time.
-template <class T>
-std::vector<T> reduced(int ranks, Size count, Reduction op) {
-  std::vector<T> result = block<T>(0, count);
-  for (int r = 1; r < ranks; ++r) {
-    const std::vector<T> x = block<T>(r, count);
-    for (std::size_t i = 0; i < x.size(); ++i) {
-      if (op == Reduction::sum) {
-        result[i] = result[i] + x[i];
-      } else if constexpr (!is_complex_v<T>) {
-        result[i] = op == Reduction::min ? std::min(result[i], x[i]) : std::max(result[i], x[i]);
-      }
-    }
-  }
-  return result;
-}
-
-template <class T>
-std::vector<Reduction> reductions() {
-  if (is_complex_v<T>) {
-    return {Reduction::sum};
-  }
-  return {Reduction::sum, Reduction::min, Reduction::max};
-}
 
 template <class T>
 class ThreadCommunicator : public ::testing::Test {};

@@ -56,7 +56,7 @@ TYPED_TEST_SUITE(Cholesky, ElementTypes);
 
 TYPED_TEST(Cholesky, FindsTheFactorAndTouchesNothingElse) {
   using T = TypeParam;
-  for (Size n : {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 33, 64, 130, 840}) {
+  for (Size n : {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 33, 64, 130, 600}) {
     const auto l = factor_of<T>(n);
     auto a = matrix_of(l);
     EXPECT_EQ(this->factor(a).kind, 0) << n;
@@ -93,7 +93,7 @@ TYPED_TEST(Cholesky, NamesTheFirstFailingMinor) {
   for (Size failing : {0, 1, 31, 32, 63, 64, 99, 129}) {
     check(130, failing);
   }
-  for (Size failing : {0, 255, 319, 320, 520}) {
+  for (Size failing : {319, 320}) {
     check(521, failing);
   }
 }

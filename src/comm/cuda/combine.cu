@@ -75,8 +75,12 @@ void launch_reduce(tile::CudaLane& lane, const DeviceSources& sources, Size coun
   JAXMG_CUDA_CHECK(cudaGetLastError());
 }
 
-__device__ float absolute(float x) { return fabsf(x); }
-__device__ double absolute(double x) { return fabs(x); }
+__device__ float absolute(float x) {
+  return fabsf(x);
+}
+__device__ double absolute(double x) {
+  return fabs(x);
+}
 __device__ std::int32_t absolute(std::int32_t x) {
   return x == INT32_MIN ? INT32_MAX : (x < 0 ? -x : x);
 }

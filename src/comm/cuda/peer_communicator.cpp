@@ -10,12 +10,16 @@ using peers::Offer;
 
 namespace {
 
-// A rank's part in a call: its own work in the call's lane, and that of the ranks that read from it.
+// A rank's part in a call: its own work in the call's lane, and that of the ranks that read from
+// it.
 class PeerTicket final : public tile::CudaTicket::State {
  public:
   PeerTicket(std::shared_ptr<peers::PeerGroup> group, std::shared_ptr<peers::PeerCall> call,
              int rank, tile::CudaEvent own, std::vector<int> readers)
-      : group_(std::move(group)), call_(std::move(call)), rank_(rank), readers_(std::move(readers)) {
+      : group_(std::move(group)),
+        call_(std::move(call)),
+        rank_(rank),
+        readers_(std::move(readers)) {
     events_.push_back(std::move(own));
   }
 
@@ -26,6 +30,15 @@ class PeerTicket final : public tile::CudaTicket::State {
     }
     for (const tile::CudaEvent& event : events_) {
       lane.wait(event);
+    }
+  }
+
+  void abandon() noexcept override {
+    try {
+      group_->family().fail(
+          CommunicationError("rank " + std::to_string(rank_) + " gave up during a call"));
+    } catch (const std::exception&) {
+      // Out of memory for the message: the peers' time limit tells them.
     }
   }
 
@@ -43,7 +56,9 @@ PeerCommunicator::PeerCommunicator(std::shared_ptr<peers::PeerGroup> group, int 
                                    tile::CudaStaging& staging)
     : group_(std::move(group)), rank_(rank), staging_(staging) {}
 
-PeerCommunicator::~PeerCommunicator() { group_->leave(rank_); }
+PeerCommunicator::~PeerCommunicator() {
+  group_->leave(rank_);
+}
 
 std::vector<int> PeerCommunicator::others() const {
   std::vector<int> ranks;
@@ -55,8 +70,8 @@ std::vector<int> PeerCommunicator::others() const {
 
 void PeerCommunicator::check_rank(int rank, const char* what) const {
   if (rank < 0 || rank >= size()) {
-    throw std::invalid_argument(std::string(what) + ": no rank " + std::to_string(rank) + " among " +
-                                std::to_string(size()));
+    throw std::invalid_argument(std::string(what) + ": no rank " + std::to_string(rank) +
+                                " among " + std::to_string(size()));
   }
 }
 

@@ -2,12 +2,13 @@
 //
 // How calls run:
 //  - Data moves by copies that the receiver enqueues in the lane it gives, ordered by events; no
-//    kernel waits for another rank. A call blocks its host thread until the ranks that it reads from
-//    have made the call; a wait for a ticket, until those that read from this rank have enqueued
-//    their copies.
+//    kernel waits for another rank. A call blocks its host thread until the ranks that it reads
+//    from have made the call; a wait for a ticket, until those that read from this rank have
+//    enqueued their copies.
 //  - Large broadcasts run along a chain in chunks, so that each link carries the message once; the
 //    rank named as first to need it comes first.
-//  - Reductions are kernels that read all operands where they lie, if all devices reach each other's
+//  - Reductions are kernels that read all operands where they lie, if all devices reach each
+//  other's
 //    memory; else operands are first pulled, chunk by chunk, into the rank's staging block.
 //  - Buffers of a call may not overlap, but for: all_gather with in == out + rank() * count, and
 //    reduce_scatter with out == in + rank() * count.
@@ -16,9 +17,9 @@
 //    ranks that do not exist.
 //  - Several ranks may share a device.
 //
-// How calls fail: as those of thread ranks do (comm/thread_communicator.h), and with tile::CudaError.
-// What has been enqueued by then may still run: whoever handles the failure must synchronise with
-// all ranks' lanes before any rank's buffers go.
+// How calls fail: as those of thread ranks do (comm/thread_communicator.h), and with
+// tile::CudaError. What has been enqueued by then may still run: whoever handles the failure must
+// synchronise with all ranks' lanes before any rank's buffers go.
 #pragma once
 
 #include <chrono>

@@ -48,7 +48,8 @@ PeerCommunicator::Ticket PeerCommunicator::publish(Lane& lane, Message& message,
 PeerCommunicator::Ticket PeerCommunicator::spread(Lane& lane, std::string_view name, void* data,
                                                   Size count, DType type, int root, int first) {
   check_rank(root, "broadcast");
-  const Call call = enter({.name = name, .count = count, .type = type, .root = root});
+  const Call call =
+      enter({.name = name, .count = count, .type = type, .root = root, .first = first});
   const Size bytes = count * size_of(type);
   if (size() == 1 || bytes == 0) {
     return {};
@@ -80,7 +81,8 @@ PeerCommunicator::Ticket PeerCommunicator::spread_chain(Lane& lane, const Call& 
                                                         Size bytes, int root, int first) {
   const std::vector<int> order = chain_order(size(), root, first);
   const auto place = std::ranges::find(order, rank_);
-  const std::vector<int> next = place + 1 == order.end() ? std::vector<int>{} : std::vector{*(place + 1)};
+  const std::vector<int> next =
+      place + 1 == order.end() ? std::vector<int>{} : std::vector{*(place + 1)};
   if (rank_ == root) {
     offer(call, Stage::ready, {.event = lane.record(), .data = data});
     return finish(lane, call, next);

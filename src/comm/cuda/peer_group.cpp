@@ -6,15 +6,19 @@
 namespace jaxmg::peers {
 namespace {
 
-std::size_t at(int rank) { return static_cast<std::size_t>(rank); }
-std::size_t at(Stage stage) { return static_cast<std::size_t>(stage); }
+std::size_t at(int rank) {
+  return static_cast<std::size_t>(rank);
+}
+std::size_t at(Stage stage) {
+  return static_cast<std::size_t>(stage);
+}
 
 std::string describe(const Signature& s) {
   std::string text(s.name);
-  text += "(count " + std::to_string(s.count) + ", dtype " +
-          std::to_string(static_cast<int>(s.type));
+  text +=
+      "(count " + std::to_string(s.count) + ", dtype " + std::to_string(static_cast<int>(s.type));
   if (s.root >= 0) {
-    text += ", root " + std::to_string(s.root);
+    text += ", root " + std::to_string(s.root) + ", first " + std::to_string(s.first);
   }
   return text + ", reduction " + std::to_string(static_cast<int>(s.op)) + ")";
 }
@@ -70,11 +74,11 @@ std::shared_ptr<PeerCall> PeerGroup::enter(int rank, const Signature& signature)
   }
   const std::shared_ptr<PeerCall> call = slot;
   if (call->signature_ != signature) {
-    family_->fail_locked(CommunicationError(
-        "ranks make different calls: call " + std::to_string(number) + " of rank " +
-            std::to_string(rank) + " is " + describe(signature) + ", that of a peer is " +
-            describe(call->signature_),
-        Kind::mismatched_calls));
+    family_->fail_locked(
+        CommunicationError("ranks make different calls: call " + std::to_string(number) +
+                               " of rank " + std::to_string(rank) + " is " + describe(signature) +
+                               ", that of a peer is " + describe(call->signature_),
+                           Kind::mismatched_calls));
     throw CommunicationError(*family_->failure_);
   }
   call->entered_[at(rank)] = true;
@@ -132,7 +136,7 @@ std::string PeerGroup::waiting_message(const PeerCall& call, int rank, int from)
   std::string missing;
   for (int r = 0; r < size(); ++r) {
     if (!call.entered_[at(r)]) {
-      missing += " " + std::to_string(r);
+      missing.append(" ").append(std::to_string(r));
     }
   }
   return missing.empty() ? text : text + "; ranks that have not made the call:" + missing;

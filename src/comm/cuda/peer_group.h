@@ -1,9 +1,10 @@
 // Where the host threads of a group of GPU ranks meet: they hand each other pointers and events.
 //
-// The n-th call of each rank belongs to the n-th call of every other. In a call a rank makes offers,
-// one a stage, and waits for those of the ranks that it has to do with. An offer's event has been
-// recorded before the offer is made, as it must be before another rank's stream can wait for it.
-// Waiting threads sleep. How calls fail: see comm/thread_communicator.h; the rules are the same.
+// The n-th call of each rank belongs to the n-th call of every other. In a call a rank makes
+// offers, one a stage, and waits for those of the ranks that it has to do with. An offer's event
+// has been recorded before the offer is made, as it must be before another rank's stream can wait
+// for it. Waiting threads sleep. How calls fail: see comm/thread_communicator.h; the rules are the
+// same.
 #pragma once
 
 #include <array>
@@ -31,6 +32,7 @@ struct Signature {
   Size count = 0;
   DType type = DType::i32;
   int root = -1;
+  int first = -1;
   Reduction op = Reduction::sum;
   bool operator==(const Signature&) const = default;
 };
@@ -44,14 +46,14 @@ enum class Stage : std::size_t {
 class PeerGroup;
 
 struct Offer {
-  tile::CudaEvent event;
+  tile::CudaEvent event{};
   const void* data = nullptr;
   const void* more = nullptr;
-  std::vector<Transfer> parts;         // pieces for single ranks
-  std::vector<tile::CudaEvent> chunks; // data is in place piece by piece
+  std::vector<Transfer> parts{};          // pieces for single ranks
+  std::vector<tile::CudaEvent> chunks{};  // data is in place piece by piece
   int color = 0;
   int key = 0;
-  std::shared_ptr<PeerGroup> group;
+  std::shared_ptr<PeerGroup> group{};
 };
 
 // All groups that come from one, by splits: they fail together.
@@ -84,7 +86,7 @@ class PeerCall {
   friend class PeerGroup;
   Signature signature_;
   std::vector<std::array<std::optional<Offer>, 3>> offers_;  // by rank and stage
-  std::vector<bool> entered_;  // by rank
+  std::vector<bool> entered_;                                // by rank
 };
 
 class PeerGroup {

@@ -24,7 +24,9 @@ void check_reduction(DType type, Reduction op) {
   }
 }
 
-const void* advanced(const void* p, Size bytes) { return static_cast<const char*>(p) + bytes; }
+const void* advanced(const void* p, Size bytes) {
+  return static_cast<const char*>(p) + bytes;
+}
 
 }  // namespace
 
@@ -86,8 +88,8 @@ PeerCommunicator::Ticket PeerCommunicator::reduce(Lane& lane, void* data, Size c
 }
 
 // Each rank reduces a segment, into its own data, and copies the other segments from where they
-// were made. No other rank reads a segment's operands, and a copy follows the event of the rank that
-// has read what it overwrites.
+// were made. No other rank reads a segment's operands, and a copy follows the event of the rank
+// that has read what it overwrites.
 PeerCommunicator::Ticket PeerCommunicator::all_reduce(Lane& lane, void* data, Size count,
                                                       DType type, Reduction op) {
   check_reduction(type, op);
@@ -160,8 +162,8 @@ PeerCommunicator::Ticket PeerCommunicator::agree(Lane& lane, Info* info) {
   const auto operands = await_operands(lane, call);
   const tile::CudaStaging::Use use(staging_, lane);
   Info* const result = reinterpret_cast<Info*>(staging_.data());
-  peers::least_severe(
-      lane, readable(lane, operands, sizeof(Info), staging_.data() + kResultBytes), result);
+  peers::least_severe(lane, readable(lane, operands, sizeof(Info), staging_.data() + kResultBytes),
+                      result);
   await_read(lane, call);
   pull(lane, rank_, result, info, sizeof(Info));
   return finish(lane, call, {});
@@ -195,8 +197,8 @@ PeerCommunicator::Ticket PeerCommunicator::locate(Lane& lane, std::string_view n
   void* const best = staging_.data() + sizeof(std::int64_t);
   peers::locate_extreme(
       lane, readable(lane, values, unit, pulled),
-      readable(lane, locations, sizeof(std::int64_t), pulled + peers::kMaxRanks * Size{8}), type, op,
-      best, best_location);
+      readable(lane, locations, sizeof(std::int64_t), pulled + peers::kMaxRanks * Size{8}), type,
+      op, best, best_location);
   await_read(lane, call);
   pull(lane, rank_, best, value, unit);
   pull(lane, rank_, best_location, location, sizeof(std::int64_t));

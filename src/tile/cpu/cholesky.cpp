@@ -9,8 +9,11 @@
 namespace jaxmg::tile {
 namespace {
 
-// Tiles up to here are one task.
-constexpr Size kLeaf = 512;
+// Tiles up to here are one task: with several workers, so that the others have something to do;
+// with one, so that the library's offsets stay far from 32 bits.
+Size leaf() {
+  return Pool::instance().threads() > 1 ? 512 : 4096;
+}
 
 template <class T>
 double flops(double n, double k) {
@@ -23,7 +26,7 @@ void update_lower(CpuLane& lane, Size n, Size k, const T* a, Size lda, T* c, Siz
   constexpr Size kBlock = 256;
   const Size q = ceil_div(n, kBlock);
   const double work = flops<T>(static_cast<double>(n), static_cast<double>(k));
-  for_each(lane.priority(), work >= kLeastFlops, q * (q + 1) / 2, [&](Size task) {
+  for_each(lane.priority(), worth_spreading(work), q * (q + 1) / 2, [&](Size task) {
     Size j = 0;  // block column j holds q - j blocks
     for (; task >= q - j; ++j) {
       task -= q - j;
@@ -58,10 +61,10 @@ Size factor_leaf(Size n, T* a, Size lda) {
 //   [A21  A22]      L22 = chol(A22 - L21 L21^H)
 template <class T>
 Size factor(CpuLane& lane, Size n, T* a, Size lda) {
-  if (n <= kLeaf) {
+  if (n <= leaf()) {
     Size failing = 0;
     const double size = static_cast<double>(n);
-    for_each(lane.priority(), flops<T>(size, size / 3) >= kLeastFlops, 1,
+    for_each(lane.priority(), worth_spreading(flops<T>(size, size / 3)), 1,
              [&](Size) { failing = factor_leaf(n, a, lda); });
     return failing;
   }

@@ -8,13 +8,16 @@ namespace jaxmg::tile {
 namespace {
 
 // A worker that is in a task takes no other, more urgent one: a few milliseconds at most.
-constexpr double kMostFlops = 1.5e8;
+constexpr double kMostFlops = 3e8;
 // Packing an element of a factor costs as much as so many of its multiplications.
 constexpr double kPacking = 12;
 
 }  // namespace
 
 Size pieces(double flops, int threads) {
+  if (threads == 1) {
+    return 1;
+  }
   const double affordable = std::max(1.0, std::floor(flops / kLeastFlops));
   const double rounds = std::clamp(std::ceil(flops / (kMostFlops * threads)), 1.0, 64.0);
   return static_cast<Size>(std::min(affordable, rounds * threads));

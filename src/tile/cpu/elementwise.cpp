@@ -34,18 +34,40 @@ T conjugate(T x) {
   }
 }
 
-// Square by square, so that reads and writes both stay within a few cache lines.
+// The m x n corner at src to dst, by way of a square that the processor keeps: each side's memory
+// is passed in whole cache lines, and distances between columns that are powers of two do no harm.
+template <bool conj, Size square, class T>
+void transpose_square(Size m, Size n, const T* src, Size lds, T* dst, Size ldd) {
+  T kept[square * square];
+  for (Size j = 0; j < n; ++j) {
+    for (Size i = 0; i < m; ++i) {
+      kept[i * square + j] = conj ? conjugate(src[i + j * lds]) : src[i + j * lds];
+    }
+  }
+  for (Size i = 0; i < m; ++i) {
+    std::copy_n(kept + i * square, n, dst + i * ldd);
+  }
+}
+
+// Squares within blocks, whose pages the processor's address tables hold.
 template <bool conj, class T>
-void transpose_columns(Size m, Size first, Size count, const T* src, Size lds, T* dst, Size ldd) {
-  constexpr Size square = 16;
-  for (Size j0 = first; j0 < first + count; j0 += square) {
-    const Size j1 = std::min(j0 + square, first + count);
-    for (Size i0 = 0; i0 < m; i0 += square) {
-      const Size i1 = std::min(i0 + square, m);
-      for (Size i = i0; i < i1; ++i) {
-        for (Size j = j0; j < j1; ++j) {
-          const T x = src[i + j * lds];
-          dst[j + i * ldd] = conj ? conjugate(x) : x;
+void transpose_columns(Size m, Size n, const T* src, Size lds, T* dst, Size ldd) {
+  constexpr Size square = sizeof(T) <= 4 ? 16 : 8;
+  constexpr Size block = 64;
+  for (Size j0 = 0; j0 < n; j0 += block) {
+    const Size j1 = std::min(j0 + block, n);
+    for (Size i0 = 0; i0 < m; i0 += block) {
+      const Size i1 = std::min(i0 + block, m);
+      for (Size j = j0; j < j1; j += square) {
+        for (Size i = i0; i < i1; i += square) {
+          const T* from = src + i + j * lds;
+          T* to = dst + j + i * ldd;
+          if (i + square <= i1 && j + square <= j1) {
+            transpose_square<conj, square>(square, square, from, lds, to, ldd);
+          } else {
+            transpose_square<conj, square>(std::min(square, i1 - i), std::min(square, j1 - j), from,
+                                           lds, to, ldd);
+          }
         }
       }
     }
@@ -72,9 +94,9 @@ void Cpu::transpose(Lane& lane, Size m, Size n, const T* src, Size lds, T* dst, 
                     bool conj) {
   for_columns<T>(lane, m, n, [&](Size first, Size count) {
     if (conj) {
-      transpose_columns<true>(m, first, count, src, lds, dst, ldd);
+      transpose_columns<true>(m, count, src + first * lds, lds, dst + first, ldd);
     } else {
-      transpose_columns<false>(m, first, count, src, lds, dst, ldd);
+      transpose_columns<false>(m, count, src + first * lds, lds, dst + first, ldd);
     }
   });
 }

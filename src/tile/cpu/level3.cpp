@@ -20,7 +20,7 @@ double product(Size m, Size n, Size k) {
 }
 
 int workers(double flops) {
-  return flops < kLeastFlops ? 1 : Pool::instance().threads();
+  return worth_spreading(flops) ? Pool::instance().threads() : 1;
 }
 
 // Where row i of op(a), or column i, begins.
@@ -53,7 +53,7 @@ void product_with_vector(CpuLane& lane, Op op, Size m, Size k, T alpha, const T*
                          const T* x, Size incx, T beta, T* y) {
   const double flops = product<T>(m, 1, k);
   const Cut rows(m, pieces(flops, workers(flops)));
-  for_each(lane.priority(), flops >= kLeastFlops, rows.count(), [&](Size i) {
+  for_each(lane.priority(), worth_spreading(flops), rows.count(), [&](Size i) {
     const Size first = rows.begin(i), count = rows.length(i);
     scale(count, Size{1}, beta, y + first, count);
     const Cut sum(k, 1);
@@ -75,7 +75,7 @@ void solve_leaf(CpuLane& lane, Side side, Uplo uplo, Op op, Diag diag, Size m, S
   const Size order = left ? m : n;
   const double flops = product<T>(order, order, left ? n : m) / 2;
   const Cut cut(left ? n : m, pieces(flops, workers(flops)));
-  for_each(lane.priority(), flops >= kLeastFlops, cut.count(), [&](Size i) {
+  for_each(lane.priority(), worth_spreading(flops), cut.count(), [&](Size i) {
     const Size first = cut.begin(i), count = cut.length(i);
     blas::trsm(side, uplo, op, diag, left ? m : count, left ? count : n, alpha, a, lda,
                left ? b + first * ldb : b + first, ldb);
@@ -100,7 +100,7 @@ void Cpu::gemm(Lane& lane, Op op_a, Op op_b, Size m, Size n, Size k, T alpha, co
   const double flops = product<T>(m, n, k);
   const Grid blocks = grid(m, n, flops, workers(flops));
   const Cut sum(k, 1);
-  for_each(lane.priority(), flops >= kLeastFlops, blocks.count(), [&](Size task) {
+  for_each(lane.priority(), worth_spreading(flops), blocks.count(), [&](Size task) {
     const Size i = task % blocks.rows.count(), j = task / blocks.rows.count();
     const Size row = blocks.rows.begin(i), col = blocks.cols.begin(j);
     const T* a_rows = at_row(op_a, a, lda, row);

@@ -86,10 +86,15 @@ class Pool {
 // Workers of this process's pool; 0 or less: the default.
 void set_pool_threads(int threads);
 
-// A task must be worth the time it takes to wake a worker, some 10 us: these many operations in a
-// product, or bytes moved.
-inline constexpr double kLeastFlops = 1e6;
+// A task must be worth the 5 to 10 us that it takes to wake a worker and the caller again: so many
+// operations, or bytes moved.
+inline constexpr double kLeastFlops = 2e6;
 inline constexpr double kLeastBytes = 1 << 19;
+
+// Below two such tasks an operation is done before a worker wakes.
+inline bool worth_spreading(double flops) {
+  return flops >= 2 * kLeastFlops;
+}
 
 // task(0), ..., task(count - 1), spread over the workers if they are more than one and `worth` says
 // that it pays, else in the calling thread.

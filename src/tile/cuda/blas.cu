@@ -80,9 +80,8 @@ template <class T>
 void conjugate_vector(CudaLane& lane, Size n, const T* x, Size stride_x, T* y, Size stride_y) {
   const DeviceType<T>* from = on_device(x);
   DeviceType<T>* to = on_device(y);
-  for_each(lane, n, 1, [=] __device__(Size i, Size) {
-    to[i * stride_y] = conjugate(from[i * stride_x]);
-  });
+  for_each(lane, n, 1,
+           [=] __device__(Size i, Size) { to[i * stride_y] = conjugate(from[i * stride_x]); });
 }
 
 template <class T>
@@ -139,8 +138,7 @@ bool vector_product(CudaLane& lane, Op op_a, Op op_b, Size m, Size n, Size k, T 
                     Size lda, const T* b, Size ldb, T beta, T* c, Size ldc) {
   const bool needs_scratch =
       n == 1 ? conjugates<T>(op_b) : conjugates<T>(op_a) != conjugates<T>(op_b);
-  if (k <= 0 || (m > 1 && n > 1) ||
-      (needs_scratch && !lane.has_scratch(vector_bytes<T>(k)))) {
+  if (k <= 0 || (m > 1 && n > 1) || (needs_scratch && !lane.has_scratch(vector_bytes<T>(k)))) {
     return false;
   }
   if (n == 1) {
@@ -160,9 +158,8 @@ T* lower_triangle(CudaLane& lane, Size n, const T* l, Size ldl) {
   const DeviceType<T>* from = on_device(l);
   DeviceType<T>* to = on_device(copy);
   const DeviceType<T> zero = on_device_value(T(0));
-  for_each(lane, n, n, [=] __device__(Size i, Size j) {
-    to[i + j * n] = i >= j ? from[i + j * ldl] : zero;
-  });
+  for_each(lane, n, n,
+           [=] __device__(Size i, Size j) { to[i + j * n] = i >= j ? from[i + j * ldl] : zero; });
   return copy;
 }
 
@@ -218,14 +215,14 @@ void Cuda::solve_diagonal(Lane& lane, Op op, Size m, Size n, const T* l, Size ld
   copy(lane, m, n, work, m, b, ldb);
 }
 
-#define JAXMG_INSTANTIATE(T)                                                                     \
-  template void Cuda::gemm<T>(Lane&, Op, Op, Size, Size, Size, T, const T*, Size, const T*,      \
-                              Size, T, T*, Size);                                                \
-  template void Cuda::trsm<T>(Lane&, Side, Uplo, Op, Diag, Size, Size, T, const T*, Size, T*,    \
-                              Size);                                                             \
-  template void Cuda::invert_lower<T>(Lane&, Size, const T*, Size, T*, Size);                    \
-  template void Cuda::solve_diagonal<T>(Lane&, Op, Size, Size, const T*, Size, const T*, Size,   \
-                                        T*, Size, T*);
+#define JAXMG_INSTANTIATE(T)                                                                       \
+  template void Cuda::gemm<T>(Lane&, Op, Op, Size, Size, Size, T, const T*, Size, const T*, Size,  \
+                              T, T*, Size);                                                        \
+  template void Cuda::trsm<T>(Lane&, Side, Uplo, Op, Diag, Size, Size, T, const T*, Size, T*,      \
+                              Size);                                                               \
+  template void Cuda::invert_lower<T>(Lane&, Size, const T*, Size, T*, Size);                      \
+  template void Cuda::solve_diagonal<T>(Lane&, Op, Size, Size, const T*, Size, const T*, Size, T*, \
+                                        Size, T*);
 JAXMG_INSTANTIATE(float)
 JAXMG_INSTANTIATE(double)
 JAXMG_INSTANTIATE(std::complex<float>)

@@ -95,7 +95,9 @@ __global__ void judge_hermitian_kernel(const R* result, R threshold, Info* info)
   }
 }
 
-__global__ void reset_kernel(Info* info) { *info = Info{}; }
+__global__ void reset_kernel(Info* info) {
+  *info = Info{};
+}
 
 __global__ void set_if_ok_kernel(std::int32_t kind, std::int32_t position, Info* info) {
   if (info->kind == 0) {
@@ -154,9 +156,9 @@ void Cuda::set_phase(Lane& lane, Phase phase, int rank, Info* info) {
   JAXMG_CUDA_CHECK(cudaGetLastError());
 }
 
-#define JAXMG_INSTANTIATE(T)                                                                     \
-  template void Cuda::log_diagonal<T>(Lane&, Size, const T*, Size, Real<T>*);                    \
-  template void Cuda::check_hermitian<T>(Lane&, Size, const T*, Size, const T*, const T*,        \
+#define JAXMG_INSTANTIATE(T)                                                              \
+  template void Cuda::log_diagonal<T>(Lane&, Size, const T*, Size, Real<T>*);             \
+  template void Cuda::check_hermitian<T>(Lane&, Size, const T*, Size, const T*, const T*, \
                                          const T*, Real<T>*);
 JAXMG_INSTANTIATE(float)
 JAXMG_INSTANTIATE(double)

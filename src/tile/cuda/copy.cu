@@ -48,8 +48,7 @@ void Cuda::copy(Lane& lane, Size m, Size n, const T* src, Size lds, T* dst, Size
   }
   const DeviceType<T>* from = on_device(src);
   DeviceType<T>* to = on_device(dst);
-  for_each(lane, m, n,
-           [=] __device__(Size i, Size j) { to[i + j * ldd] = from[i + j * lds]; });
+  for_each(lane, m, n, [=] __device__(Size i, Size j) { to[i + j * ldd] = from[i + j * lds]; });
 }
 
 template <class T>
@@ -62,11 +61,11 @@ void Cuda::transpose(Lane& lane, Size m, Size n, const T* src, Size lds, T* dst,
   const dim3 grid(static_cast<unsigned>(ceil_div(m, kTile)),
                   static_cast<unsigned>(std::min(ceil_div(n, kTile), kMaxGridY)));
   if (conj && is_complex_v<T>) {
-    transpose_kernel<true><<<grid, block, 0, lane.stream()>>>(m, n, on_device(src), lds,
-                                                              on_device(dst), ldd);
+    transpose_kernel<true>
+        <<<grid, block, 0, lane.stream()>>>(m, n, on_device(src), lds, on_device(dst), ldd);
   } else {
-    transpose_kernel<false><<<grid, block, 0, lane.stream()>>>(m, n, on_device(src), lds,
-                                                               on_device(dst), ldd);
+    transpose_kernel<false>
+        <<<grid, block, 0, lane.stream()>>>(m, n, on_device(src), lds, on_device(dst), ldd);
   }
   JAXMG_CUDA_CHECK(cudaGetLastError());
 }
@@ -109,12 +108,12 @@ void Cuda::random_vector(Lane& lane, Size n, Size first, Real<T> scale, T* v) {
   });
 }
 
-#define JAXMG_INSTANTIATE(T)                                                                     \
-  template void Cuda::copy<T>(Lane&, Size, Size, const T*, Size, T*, Size);                      \
-  template void Cuda::transpose<T>(Lane&, Size, Size, const T*, Size, T*, Size, bool);           \
-  template void Cuda::fill<T>(Lane&, Size, Size, T, T, T*, Size);                                \
-  template void Cuda::fill_if_failed<T>(Lane&, const Info*, Size, Size, T, T*, Size);            \
-  template void Cuda::add<T>(Lane&, Size, Size, T, const T*, Size, T*, Size);                    \
+#define JAXMG_INSTANTIATE(T)                                                           \
+  template void Cuda::copy<T>(Lane&, Size, Size, const T*, Size, T*, Size);            \
+  template void Cuda::transpose<T>(Lane&, Size, Size, const T*, Size, T*, Size, bool); \
+  template void Cuda::fill<T>(Lane&, Size, Size, T, T, T*, Size);                      \
+  template void Cuda::fill_if_failed<T>(Lane&, const Info*, Size, Size, T, T*, Size);  \
+  template void Cuda::add<T>(Lane&, Size, Size, T, const T*, Size, T*, Size);          \
   template void Cuda::random_vector<T>(Lane&, Size, Size, Real<T>, T*);
 JAXMG_INSTANTIATE(float)
 JAXMG_INSTANTIATE(double)

@@ -20,7 +20,8 @@ class CudaError : public std::runtime_error {
   bool out_of_memory_;
 };
 
-// Throws CudaError, which carries the name of the error, the call and the place, unless all is well.
+// Throws CudaError, which carries the name of the error, the call and the place, unless all is
+// well.
 void check_cuda(cudaError_t status, const char* call, const char* file, int line);
 void check_cuda(cublasStatus_t status, const char* call, const char* file, int line);
 void check_cuda(cusolverStatus_t status, const char* call, const char* file, int line);

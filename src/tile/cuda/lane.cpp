@@ -19,7 +19,9 @@ DeviceGuard::DeviceGuard(int device) {
   JAXMG_CUDA_CHECK(cudaSetDevice(device));
 }
 
-DeviceGuard::~DeviceGuard() { cudaSetDevice(previous_); }
+DeviceGuard::~DeviceGuard() {
+  cudaSetDevice(previous_);
+}
 
 EventPool::~EventPool() {
   for (cudaEvent_t event : free_) {
@@ -39,11 +41,11 @@ CudaEvent EventPool::record(cudaStream_t stream) {
   if (event == nullptr) {
     JAXMG_CUDA_CHECK(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
   }
-  std::shared_ptr<CudaEvent::Handle> handle(
-      event, [pool = shared_from_this()](cudaEvent_t returned) {
-        const std::lock_guard lock(pool->mutex_);
-        pool->free_.push_back(returned);
-      });
+  std::shared_ptr<CudaEvent::Handle> handle(event,
+                                            [pool = shared_from_this()](cudaEvent_t returned) {
+                                              const std::lock_guard lock(pool->mutex_);
+                                              pool->free_.push_back(returned);
+                                            });
   JAXMG_CUDA_CHECK(cudaEventRecord(event, stream));
   return CudaEvent(std::move(handle));
 }
@@ -53,12 +55,21 @@ CudaTicket& CudaTicket::operator=(CudaTicket&& other) noexcept {
     CudaTicket old(std::move(*this));
     state_ = std::move(other.state_);
     lane_ = other.lane_;
+    exceptions_ = other.exceptions_;
     own_lane_waited_ = other.own_lane_waited_;
   }
   return *this;
 }
 
 CudaTicket::~CudaTicket() {
+  if (!state_) {
+    return;
+  }
+  if (std::uncaught_exceptions() > exceptions_) {
+    // The rank is on its way out, and its peers may never make their parts.
+    state_->abandon();
+    return;
+  }
   // A failure here is not lost: the communicator remembers it and fails its next call.
   try {
     release();
@@ -90,9 +101,8 @@ CudaLane::CudaLane(StreamPriority priority, std::shared_ptr<EventPool> events)
   int highest = 0;
   JAXMG_CUDA_CHECK(cudaGetDevice(&device_));
   JAXMG_CUDA_CHECK(cudaDeviceGetStreamPriorityRange(&lowest, &highest));
-  JAXMG_CUDA_CHECK(
-      cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking,
-                                   priority == StreamPriority::highest ? highest : lowest));
+  JAXMG_CUDA_CHECK(cudaStreamCreateWithPriority(
+      &stream_, cudaStreamNonBlocking, priority == StreamPriority::highest ? highest : lowest));
   JAXMG_CUDA_CHECK(cudaMalloc(reinterpret_cast<void**>(&library_info_), kAlignment));
 }
 
@@ -157,8 +167,13 @@ void CudaLane::set_workspace(void* blas, Size blas_bytes, void* scratch, Size sc
   blas_bytes_ = blas_bytes;
   scratch_ = scratch;
   scratch_bytes_ = scratch_bytes;
-  if (blas_ != nullptr && blas != nullptr) {
+  if (blas_ == nullptr) {
+    return;
+  }
+  if (blas != nullptr) {
     JAXMG_CUDA_CHECK(cublasSetWorkspace(blas_, blas, static_cast<std::size_t>(blas_bytes)));
+  } else {
+    JAXMG_CUDA_CHECK(cublasSetStream(blas_, stream_));  // goes back to the library's own
   }
 }
 

@@ -3,6 +3,7 @@
 // the lane's device current (DeviceGuard).
 #pragma once
 
+#include <exception>
 #include <memory>
 #include <mutex>
 #include <type_traits>
@@ -62,8 +63,8 @@ class EventPool : public std::enable_shared_from_this<EventPool> {
 
 class CudaLane;
 
-// The caller's part in one communication call. Waiting makes a lane's later work follow it; the host
-// is held only until the peers have enqueued their parts.
+// The caller's part in one communication call. Waiting makes a lane's later work follow it; the
+// host is held only until the peers have enqueued their parts.
 class CudaTicket {
  public:
   class State {
@@ -71,12 +72,14 @@ class CudaTicket {
     virtual ~State() = default;
     // Work put into `lane` from now on finds the results in place and may overwrite what was sent.
     virtual void wait(CudaLane& lane) = 0;
+    // Nobody will wait, since the rank has failed.
+    virtual void abandon() noexcept = 0;
   };
 
   CudaTicket() = default;
   // `lane` is the one that the call was given; it must outlive the ticket.
   CudaTicket(std::unique_ptr<State> state, CudaLane& lane)
-      : state_(std::move(state)), lane_(&lane) {}
+      : state_(std::move(state)), lane_(&lane), exceptions_(std::uncaught_exceptions()) {}
   CudaTicket(CudaTicket&& other) noexcept = default;
   CudaTicket& operator=(CudaTicket&& other) noexcept;
   ~CudaTicket();
@@ -89,6 +92,7 @@ class CudaTicket {
   std::unique_ptr<State> state_;
   CudaLane* lane_ = nullptr;
   bool own_lane_waited_ = false;
+  int exceptions_ = 0;  // in flight when the ticket was made
 };
 
 enum class StreamPriority { highest, lowest };
@@ -113,8 +117,8 @@ class CudaLane {
   cusolverDnHandle_t solver();
   cusolverDnParams_t solver_parameters();
 
-  // The memory that cuBLAS and the tile operations work in, until another is handed in. Without any,
-  // cuBLAS uses what it allocates with its handle.
+  // The memory that cuBLAS and the tile operations work in, until another is handed in. Without
+  // any, cuBLAS uses what it allocates with its handle.
   void set_workspace(void* blas, Size blas_bytes, void* scratch, Size scratch_bytes);
   // Scratch of one tile operation, in the order of the stream; std::logic_error if it is too small.
   void* scratch(Size bytes) const;

@@ -29,9 +29,9 @@ struct PotrfBytes {
 
 PotrfBytes query(CudaLane& lane, DType type, Size n, const void* a, Size lda) {
   PotrfBytes bytes;
-  JAXMG_CUDA_CHECK(cusolverDnXpotrf_bufferSize(
-      lane.solver(), lane.solver_parameters(), CUBLAS_FILL_MODE_LOWER, n, cuda_type(type), a, lda,
-      cuda_type(type), &bytes.device, &bytes.host));
+  JAXMG_CUDA_CHECK(cusolverDnXpotrf_bufferSize(lane.solver(), lane.solver_parameters(),
+                                               CUBLAS_FILL_MODE_LOWER, n, cuda_type(type), a, lda,
+                                               cuda_type(type), &bytes.device, &bytes.host));
   return bytes;
 }
 
@@ -75,10 +75,10 @@ void Cuda::potrf(Lane& lane, Size n, T* a, Size lda, Size position, Info* info) 
   if (host.size() < bytes.host) {
     host.resize(bytes.host);
   }
-  JAXMG_CUDA_CHECK(cusolverDnXpotrf(lane.solver(), lane.solver_parameters(),
-                                    CUBLAS_FILL_MODE_LOWER, n, cuda_type(type), a, lda,
-                                    cuda_type(type), lane.scratch(static_cast<Size>(bytes.device)),
-                                    bytes.device, host.data(), bytes.host, lane.library_info()));
+  JAXMG_CUDA_CHECK(cusolverDnXpotrf(lane.solver(), lane.solver_parameters(), CUBLAS_FILL_MODE_LOWER,
+                                    n, cuda_type(type), a, lda, cuda_type(type),
+                                    lane.scratch(static_cast<Size>(bytes.device)), bytes.device,
+                                    host.data(), bytes.host, lane.library_info()));
   merge_info_kernel<<<1, kThreads, 0, lane.stream()>>>(n, on_device(a), lda, position,
                                                        lane.library_info(), info);
   JAXMG_CUDA_CHECK(cudaGetLastError());

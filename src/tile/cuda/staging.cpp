@@ -6,7 +6,9 @@ CudaStaging::CudaStaging(Size bytes) : bytes_(bytes) {
   JAXMG_CUDA_CHECK(cudaMalloc(reinterpret_cast<void**>(&data_), static_cast<std::size_t>(bytes)));
 }
 
-CudaStaging::~CudaStaging() { cudaFree(data_); }
+CudaStaging::~CudaStaging() {
+  cudaFree(data_);
+}
 
 CudaStaging::Use::~Use() {
   try {

@@ -1,0 +1,74 @@
+"""Distributed dense linear algebra for JAX.
+
+A matrix that is already a sharded ``jax.Array`` goes in, a sharded result comes out:
+
+    mesh = jax.make_mesh((jax.device_count(),), ("x",))
+    A = jax.device_put(A, NamedSharding(mesh, P("x", None)))
+    x = jaxmg.potrs(A, b)
+
+eagerly, under ``jit``, ``grad`` and ``vmap``, on GPUs or on CPU devices. LAPACK's names are at top
+level; :mod:`jaxmg.linalg` has the names and conventions of ``jax.numpy.linalg`` and
+``jax.scipy.linalg``.
+"""
+
+from . import errors, linalg
+from ._info import info, package_version
+from ._native import set_threads, set_timeout
+from ._plan import Plan, plan
+from ._potrs import potrs
+from ._selftest import selftest
+from .cyclic import (
+    cyclic_1d,
+    get_cols_cyclic,
+    plot_block_to_cyclic,
+    uncyclic_1d,
+    verify_cyclic,
+)
+from .errors import (
+    BackendUnavailableError,
+    CommunicationError,
+    ConvergenceError,
+    InsufficientMemoryError,
+    JaxMgError,
+    JaxMgWarning,
+    NonFiniteInputError,
+    NotHermitianError,
+    NotPositiveDefiniteError,
+    SingularMatrixError,
+)
+from .padding import calculate_padding, pad_rows, unpad_rows
+from .shardmap_ctx import potrs_shardmap_ctx
+
+__version__ = package_version()
+
+__all__ = [
+    "BackendUnavailableError",
+    "CommunicationError",
+    "ConvergenceError",
+    "InsufficientMemoryError",
+    "JaxMgError",
+    "JaxMgWarning",
+    "NonFiniteInputError",
+    "NotHermitianError",
+    "NotPositiveDefiniteError",
+    "Plan",
+    "SingularMatrixError",
+    "__version__",
+    "calculate_padding",
+    "cyclic_1d",
+    "errors",
+    "get_cols_cyclic",
+    "info",
+    "linalg",
+    "pad_rows",
+    "plan",
+    "plot_block_to_cyclic",
+    "potrs",
+    "potrs_shardmap_ctx",
+    "selftest",
+    "set_threads",
+    "set_timeout",
+    "uncyclic_1d",
+    "unpad_rows",
+    "verify_cyclic",
+]

@@ -1,0 +1,162 @@
+"""Checks and conversions of what the user passes. Every message names the argument."""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from ._layout import DTYPES, Layout
+from ._resolve import is_concrete
+from .errors import JaxMgWarning
+
+SUPPORTED = tuple(DTYPES)
+PRECISIONS = (None, "default", "high", "highest", "float32", "float64")
+
+
+def host_or_device(x: Any, name: str) -> Any:
+    """`x` as a jax.Array if it is one, else as a NumPy array that is still on the host."""
+    if isinstance(x, jax.Array):
+        return x
+    try:
+        array = np.asarray(x)
+    except Exception as error:
+        raise TypeError(f"{name}: cannot make an array of {type(x).__name__}: {error}") from error
+    if array.dtype == object:
+        raise TypeError(f"{name}: got {type(x).__name__}; accepted are arrays of numbers.")
+    return array
+
+
+def common_dtype(routine: str, **arrays: Any) -> str:
+    """The element type that JAX's promotion gives, as its name."""
+    for name, x in arrays.items():
+        kind = jnp.dtype(x.dtype)
+        if jnp.issubdtype(kind, jnp.inexact) and kind.name not in SUPPORTED:
+            raise TypeError(
+                f"{routine}: {name} has dtype {kind.name}; supported are "
+                f"{', '.join(SUPPORTED)}. Convert it with {name}.astype(...) first."
+            )
+    dtype = jnp.result_type(*arrays.values())
+    if not jnp.issubdtype(dtype, jnp.inexact):
+        dtype = jnp.promote_types(dtype, jnp.result_type(float))
+    if dtype.name not in SUPPORTED:
+        found = ", ".join(f"{name}: {x.dtype}" for name, x in arrays.items())
+        raise TypeError(
+            f"{routine}: got dtypes {found}, which promote to {dtype.name}; supported are "
+            f"{', '.join(SUPPORTED)}."
+        )
+    for name, x in arrays.items():
+        wide = isinstance(x, np.ndarray) and x.dtype.name in ("float64", "complex128")
+        if wide and dtype.name in ("float32", "complex64"):
+            warnings.warn(
+                f"{routine}: {name} is {x.dtype.name} but JAX works in 32 bits; it is cut to "
+                f'{dtype.name}. jax.config.update("jax_enable_x64", True) keeps 64 bits.',
+                JaxMgWarning,
+                stacklevel=4,
+            )
+    return str(dtype.name)
+
+
+def cast(x: Any, dtype: str) -> Any:
+    """`x` with the element type `dtype`, on the host if it is there."""
+    return x if x.dtype == np.dtype(dtype) else x.astype(dtype)
+
+
+def check_matrix(routine: str, a: Any) -> None:
+    if a.ndim != 2:
+        hint = ""
+        if a.ndim > 2:
+            hint = " For a batch of matrices use jax.vmap, or the functions of jaxmg.linalg."
+        raise ValueError(
+            f"{routine}: a has shape {tuple(a.shape)}; accepted is one matrix (n, n).{hint}"
+        )
+
+
+def check_rhs(routine: str, b: Any, n: int) -> None:
+    if b.ndim not in (1, 2) or b.shape[0] != n:
+        raise ValueError(
+            f"{routine}: b has shape {tuple(b.shape)} beside a matrix of size {n}; accepted are "
+            f"({n},) for one vector and ({n}, k) for k of them."
+        )
+
+
+def check_tile(T_A: Any) -> int:
+    """The tile size as a number, 0 for None."""
+    if T_A is None:
+        return 0
+    try:
+        tile = int(T_A)
+    except (TypeError, ValueError):
+        tile = -1
+    if isinstance(T_A, bool) or tile != T_A or tile < 1:
+        raise ValueError(f"T_A: got {T_A!r}; accepted are None (chosen for you) and integers >= 1.")
+    return tile
+
+
+def check_options(precision: Any, backend: Any) -> None:
+    name = getattr(precision, "name", precision)
+    name = name.lower() if isinstance(name, str) else name
+    if name not in PRECISIONS:
+        raise ValueError(f"precision: got {precision!r}; accepted are {PRECISIONS}.")
+    if backend not in (None, "native"):
+        raise ValueError(f"backend: got {backend!r}; accepted are None and 'native'.")
+
+
+def triangle_of(lower: Any) -> int:
+    """-1: all of A is valid, 0: the lower triangle, 1: the upper one."""
+    if lower is None:
+        return -1
+    if lower is True or lower is False or isinstance(lower, np.bool_):
+        return 0 if lower else 1
+    raise ValueError(f"lower: got {lower!r}; accepted are None, True and False.")
+
+
+@functools.lru_cache(maxsize=64)
+def _devices(mesh: Mesh) -> frozenset[Any]:
+    return frozenset(mesh.devices.flat)
+
+
+def _concrete_mesh(layout: Layout) -> Mesh | None:
+    if isinstance(layout.mesh, Mesh):
+        return layout.mesh
+    get = getattr(jax.sharding, "get_mesh", None)
+    if layout.mesh is None or get is None:
+        return None
+    try:
+        mesh = get()
+    except ValueError:  # under jit only the abstract mesh is known
+        return None
+    return mesh if isinstance(mesh, Mesh) and not mesh.empty else None
+
+
+def place_matrix(a: Any, layout: Layout, n: int) -> Any:
+    """Brings a matrix that is on the host, or whole on one device, to the mesh, rows split."""
+    mesh = _concrete_mesh(layout) if layout.kind == "dist" else None
+    on_host = isinstance(a, np.ndarray)
+    if mesh is None or not (on_host or is_concrete(a)):
+        return jnp.asarray(a) if on_host else a
+    if not on_host and (len(a.sharding.device_set) > 1 or a.sharding.device_set == _devices(mesh)):
+        return a
+    rows = -(-n // layout.ranks) * layout.ranks
+    if a.shape[0] < rows:
+        pad = ((0, rows - a.shape[0]), (0, 0))
+        a = np.pad(a, pad) if on_host else jnp.pad(a, pad)
+    return jax.device_put(a, NamedSharding(mesh, layout.rows_spec))
+
+
+def place_rhs(b: Any, layout: Layout) -> Any:
+    """Brings a right-hand side that is on the host or on one device to the mesh, if it must be."""
+    mesh = _concrete_mesh(layout) if layout.kind == "dist" else None
+    on_host = isinstance(b, np.ndarray)
+    if mesh is None or not (on_host or is_concrete(b)):
+        return jnp.asarray(b) if on_host else b
+    if not on_host and (len(b.sharding.device_set) > 1 or b.sharding.device_set == _devices(mesh)):
+        return b
+    if on_host or layout.explicit or getattr(b, "committed", True):
+        return jax.device_put(b, NamedSharding(mesh, PartitionSpec()))
+    return b

@@ -1,0 +1,133 @@
+"""The FFI calls as one device makes them, on its own block.
+
+Every call names its buffer of the matrix as an alias of the result: a matrix that is dead
+afterwards (an intermediate, a donated argument) is worked on in place, any other is copied by XLA
+first.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+
+from ._layout import Layout, Resolved
+
+CONTEXT_VERSION = 1
+# The element of `info` in which Python notes how many ranks made a factor (0: those of the
+# layout). A factor made on one device has another order of elimination.
+MADE_ON = 6
+
+Shape = jax.ShapeDtypeStruct
+
+
+def context(layout: Layout, call_id: int) -> Array:
+    """int32[16]: who this device is within the call. Inside shard_map, or for one rank.
+
+    The rank is a run-time value: a table of devices made when a function is traced would be
+    wrong as soon as the same trace is used with another order of devices.
+    """
+    rank: Any = 0
+    group: Any = 0
+    if layout.axes:
+        rank = lax.axis_index(layout.axes)
+    if layout.others:
+        group = lax.axis_index(layout.others)
+    values = {0: rank, 1: group, 2: layout.ranks, 3: layout.local_ranks, 4: call_id}
+    values[7] = CONTEXT_VERSION
+    # From scalars alone: an array constant would become an operand of enclosing solves.
+    place = lax.iota(jnp.int32, 16)
+    out = jnp.zeros_like(place)
+    for i, value in values.items():
+        out = jnp.where(place == i, jnp.asarray(value, jnp.int32), out)
+    return out
+
+
+def _call(target: str, results: Any, aliases: dict[int, int], *args: Any, **attrs: int) -> Any:
+    call = jax.ffi.ffi_call(target, results, input_output_aliases=aliases)
+    return call(*args, **{name: np.int64(value) for name, value in attrs.items()})
+
+
+def potrf(r: Resolved, ctx: Array, a: Array) -> tuple[Array, Array, Array]:
+    """Factors. `a` is (rows, n); returns the factor in its place, aux and info."""
+    results = (
+        Shape(a.shape, a.dtype),
+        Shape((r.aux_count,), a.dtype),
+        Shape((8,), jnp.int32),
+    )
+    work, aux, info = _call(
+        "jaxmg_potrf", results, {1: 0}, ctx, a, n=r.n, tile=r.tile, triangle=r.triangle
+    )
+    return work, aux, info
+
+
+def potrs(
+    r: Resolved, ctx: Array, work: Array, aux: Array, info: Array, b: Array, *, replicated: bool
+) -> Array:
+    """Solves with a factor. `b` is (n, k) on every rank, or (rows, k) if not `replicated`."""
+    x: Array = _call(
+        "jaxmg_potrs",
+        Shape(b.shape, b.dtype),
+        {4: 0},
+        ctx,
+        work,
+        aux,
+        info,
+        b,
+        n=r.n,
+        tile=r.tile,
+        replicated=int(replicated),
+    )
+    return x
+
+
+def logdet(r: Resolved, ctx: Array, work: Array, info: Array) -> Array:
+    """log(det(A)) from a factor."""
+    result = Shape((), jnp.dtype(r.real_dtype))
+    value: Array = _call("jaxmg_logdet", result, {}, ctx, work, info, n=r.n, tile=r.tile)
+    return value
+
+
+def locate_always(
+    r: Resolved, ctx: Array, work: Array, aux: Array, info: Array
+) -> tuple[Array, Array]:
+    """Restores A in the place of a failed factor and finds the first failing leading minor."""
+    results = (Shape(work.shape, work.dtype), Shape((8,), jnp.int32))
+    work, info = _call(
+        "jaxmg_locate", results, {1: 0, 3: 1}, ctx, work, aux, info, n=r.n, tile=r.tile
+    )
+    return work, info
+
+
+def locate(r: Resolved, ctx: Array, work: Array, aux: Array, info: Array) -> tuple[Array, Array]:
+    """As locate_always if the factorisation failed, else nothing.
+
+    Elimination goes in an order of its own, so that the place where it stopped is not LAPACK's.
+    """
+    found: tuple[Array, Array] = lax.cond(
+        info[0] > 0,
+        lambda work, aux, info: locate_always(r, ctx, work, aux, info),
+        lambda work, aux, info: (work, info),
+        work,
+        aux,
+        info,
+    )
+    return found
+
+
+def cyclic(ctx: Array, a: Array, *, n: int, tile: int, inverse: bool) -> Array:
+    """Moves rows between contiguous and block-cyclic storage, in place."""
+    out: Array = _call(
+        "jaxmg_cyclic",
+        Shape(a.shape, a.dtype),
+        {1: 0},
+        ctx,
+        a,
+        n=n,
+        tile=tile,
+        inverse=int(inverse),
+    )
+    return out

@@ -1,0 +1,198 @@
+"""Cholesky on global arrays: factor, solution, log-determinant, and their derivatives.
+
+The factor is that of ``stop_gradient(A)``; A itself carries the derivative, through the product
+A x that defines the solution and through the inverse in the derivative of the log-determinant.
+So one factorisation serves values, forward and reverse mode, at any order, and no rule ever
+differentiates a foreign call.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array, lax
+from jax.sharding import PartitionSpec
+
+from . import _manual
+from ._hermitian import transposed, valid_part, weight, weighted_triangle
+from ._layout import Resolved
+from ._operands import (
+    constrain_rows,
+    gathered,
+    is_split,
+    like,
+    pad_rows,
+    reshard,
+    type_spec,
+)
+from ._primitives import locate_p, logdet_p, potrf_p, potrs_p
+from ._resolve import axis_names
+
+
+class Factor(NamedTuple):
+    """What a factorisation leaves behind; see _primitives."""
+
+    work: Array
+    aux: Array
+    info: Array
+
+
+def enter(r: Resolved, a: Array) -> Array:
+    """Pins the rows of A, and those of its cotangent, to the ranks."""
+    if r.layout.kind == "manual":
+        return _manual.enter(r, a)
+    return constrain_rows(r.layout, a)
+
+
+def factor(r: Resolved, a: Array) -> Factor:
+    a = lax.stop_gradient(a)
+    if r.layout.kind == "manual":
+        return Factor(*_manual.factor(r, a))
+    return Factor(*potrf_p.bind(a, r=r))
+
+
+def locate(r: Resolved, f: Factor) -> Factor:
+    """The factor with the position of a failure in the user's order; destroys a failed one."""
+    if r.layout.kind == "manual":
+        work, info = _manual.locate(r, *f)
+    else:
+        work, info = locate_p.bind(*f, r=r)
+    return Factor(work, f.aux, info)
+
+
+def status(info: Array) -> Array:
+    """One number: 0, a position (> 0) or a kind (< 0)."""
+    return jnp.where(info[..., 0] > 0, info[..., 1], info[..., 0])
+
+
+def _rows_over_devices(r: Resolved, a: Array) -> Array:
+    """Explicit axes: A with unsplit columns."""
+    layout = r.layout
+    if not layout.explicit or not is_split(type_spec(a), (1,)):
+        return a
+    return reshard(layout, a, _row_split(r, type_spec(a), a.shape[0]))
+
+
+def _row_split(r: Resolved, spec: PartitionSpec, rows: int) -> PartitionSpec:
+    assert r.layout.mesh is not None
+    axes = tuple(name for entry in tuple(spec) for name in axis_names(entry))
+    size = 1
+    for axis in axes:
+        size *= r.layout.mesh.shape[axis]
+    return PartitionSpec(axes, None) if rows % size == 0 else PartitionSpec(None, None)
+
+
+def matvec(r: Resolved, a: Array, x: Array) -> Array:
+    """A x for x of shape (n, k), from the valid part of A; see _hermitian."""
+    layout = r.layout
+    part = valid_part(r.triangle, _rows_over_devices(r, a))
+    if not layout.explicit:
+        y = (part @ x)[: r.n] + transposed(part, pad_rows(x, part.shape[0]))
+        return weight(r.triangle) * y
+    x = gathered(layout, x)
+    first = gathered(layout, part @ x)[: r.n]
+    rows = pad_rows(x, part.shape[0])
+    spec = type_spec(part)
+    if not is_split(spec):
+        return weight(r.triangle) * (first + transposed(part, rows))
+    rows = reshard(layout, rows, PartitionSpec(spec[0], None))
+    whole = layout.typed(PartitionSpec(None, None))
+    return weight(r.triangle) * (first + transposed(part, rows, out_sharding=whole))
+
+
+def solve(r: Resolved, a: Array | None, f: Factor, b: Array, *, split: bool = False) -> Array:
+    """Solves A x = b for b of shape (n, k).
+
+    Args:
+        r: the resolved factorisation.
+        a: the matrix that carries the derivative (None: derivatives in b alone).
+        f: its factor.
+        b: right-hand sides.
+        split: whether the rows of b, and of x, are split over the ranks.
+    """
+    if b.shape[1] == 0:
+        return b
+    if r.layout.kind == "manual":
+        raise AssertionError("blocks are solved by _manual.solve")
+    f = Factor(*(lax.stop_gradient(x) for x in f))
+    layout = r.layout
+    spec = type_spec(b) if layout.explicit else None
+
+    def as_b(x: Array) -> Array:
+        return x if spec is None else reshard(layout, x, spec)
+
+    def run(_: Any, rhs: Array) -> Array:
+        if split:
+            padded = pad_rows(rhs, r.padded_rows)
+            return as_b(potrs_p.bind(*f, padded, r=r, replicated=False)[0][: r.n])
+        return as_b(potrs_p.bind(*f, gathered(layout, rhs), r=r, replicated=True)[0])
+
+    def transpose(_: Any, rhs: Array) -> Array:
+        # (A^-1)^T = conj(A^-1), since A is Hermitian.
+        return jnp.conj(run(_, jnp.conj(rhs))) if r.is_complex else run(_, rhs)
+
+    def product(x: Array) -> Array:
+        # Without A nothing but the type of this product is ever used.
+        return x if a is None else as_b(matvec(r, a, x))
+
+    x: Array = lax.custom_linear_solve(product, b, run, transpose_solve=transpose)
+    return x
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
+def inverse(r: Resolved, a: Array, work: Array, aux: Array, info: Array) -> Array:
+    """A^-1 with the shape and the rows of `a`, from solves against rows of the identity."""
+    layout = r.layout
+    rows = r.padded_rows
+    index = lax.broadcasted_iota(jnp.int32, (rows, r.n), 0)
+    column = lax.broadcasted_iota(jnp.int32, (rows, r.n), 1)
+    identity = constrain_rows(layout, (index == column).astype(r.dtype))
+    (x,) = potrs_p.bind(work, aux, info, identity, r=r, replicated=layout.kind == "single")
+    if a.shape[0] != rows:
+        x = gathered(layout, x)[: a.shape[0]]
+    elif rows != r.n:
+        x = jnp.where(index < r.n, x, jnp.zeros_like(x))
+    return like(layout, x, a)
+
+
+@inverse.defjvp
+def _inverse_jvp(
+    r: Resolved, primals: Sequence[Any], tangents: Sequence[Any]
+) -> tuple[Array, Array]:
+    # d(A^-1) = -A^-1 dA A^-1 = -weight (Q + Q^H) with Q = A^-1 part A^-1, since A^-1 is Hermitian.
+    x = inverse(r, *primals)
+    layout = r.layout
+    part = _rows_over_devices(r, valid_part(r.triangle, tangents[0]))[: r.n]
+    whole = gathered(layout, x)[: r.n]
+    q = jnp.conj(whole.T) @ (gathered(layout, part) @ whole)
+    dx = pad_rows(-weight(r.triangle) * (q + jnp.conj(q.T)), x.shape[0])
+    return x, like(layout, dx, x)
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
+def _logdet(r: Resolved, a: Array, work: Array, aux: Array, info: Array) -> Array:
+    value: Array = logdet_p.bind(work, info, r=r)[0]
+    return value
+
+
+@_logdet.defjvp
+def _logdet_jvp(
+    r: Resolved, primals: Sequence[Any], tangents: Sequence[Any]
+) -> tuple[Array, Array]:
+    # d log det A = trace(A^-1 dA) = Re sum(conj(A^-1) * dA), since A^-1 is Hermitian.
+    x = inverse(r, *primals)
+    change = weighted_triangle(r.triangle, tangents[0])
+    return _logdet(r, *primals), jnp.sum(jnp.real(jnp.conj(x) * change))
+
+
+def logdet(r: Resolved, a: Array | None, f: Factor) -> Array:
+    """log(det(A)), a real scalar equal on all devices."""
+    f = Factor(*(lax.stop_gradient(x) for x in f))
+    if a is None:
+        value: Array = logdet_p.bind(f.work, f.info, r=r)[0]
+        return value
+    return _logdet(r, a, *f)

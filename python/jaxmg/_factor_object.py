@@ -1,0 +1,215 @@
+"""The Cholesky factor as an object that users keep, pass around and solve with."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+
+from . import _calls, _cholesky, _manual
+from ._arguments import cast, check_rhs, common_dtype, host_or_device, place_rhs
+from ._cholesky import Factor
+from ._layout import Resolved
+from ._operands import constrain, gathered, on_mesh
+from ._resolve import rhs_spec, splits_rows
+
+
+def elimination_order(r: Resolved) -> np.ndarray:
+    """Row of A that is eliminated at each place: tile 0 of every rank, tile 1 of every rank, ..."""
+    index = np.arange(r.n)
+    rank, local = index // max(r.rows, 1), index % max(r.rows, 1)
+    return np.lexsort((local, rank, local // r.tile))
+
+
+def _factorise(r: Resolved, a: Array) -> Factor:
+    f = _cholesky.factor(r, _cholesky.enter(r, on_mesh(r.layout, a)))
+    return _cholesky.locate(r, f)
+
+
+factorise: Callable[..., Factor] = jax.jit(_factorise, static_argnums=0)
+factorise_in_place: Callable[..., Factor] = jax.jit(_factorise, static_argnums=0, donate_argnums=1)
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1, 2))
+def _solve(r: Resolved, split: bool, spec: Any, a: Array | None, f: Factor, b: Array) -> Array:
+    vector = b.ndim == 1
+    b = b[:, None] if vector else b
+    if r.n > 0 and b.shape[1] > 0:
+        if r.layout.kind == "manual":
+            if a is None:
+                raise ValueError("a factor that took over its matrix cannot be used in shard_map.")
+            source = _manual.varying(a)
+            b = _manual.solve(r, _cholesky.enter(r, a), f, b, source)
+        else:
+            a = None if a is None else _cholesky.enter(r, on_mesh(r.layout, a))
+            b = _cholesky.solve(r, a, f, on_mesh(r.layout, b), split=split)
+            if spec is not None and not r.layout.explicit:
+                b = constrain(r.layout, b, spec)
+    return b[:, 0] if vector else b
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _logdet(r: Resolved, a: Array | None, f: Factor) -> Array:
+    if r.n == 0:
+        return jnp.zeros((), r.real_dtype)
+    if r.layout.kind == "manual":
+        assert a is not None
+        source = _manual.varying(a)
+        entered = _cholesky.enter(r, a)
+        value: Array = _manual.logdet(r, source, entered, *(lax.stop_gradient(x) for x in f))
+        return value
+    a = None if a is None else _cholesky.enter(r, on_mesh(r.layout, a))
+    return _cholesky.logdet(r, a, f)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _inverse(r: Resolved, a: Array, f: Factor) -> Array:
+    a = _cholesky.enter(r, on_mesh(r.layout, a))
+    x: Array = _cholesky.inverse(r, a, *(lax.stop_gradient(x) for x in f))
+    return x
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _triangle(r: Resolved, f: Factor) -> tuple[Array, Array]:
+    alone = f.info[_calls.MADE_ON] == 1
+    order = jnp.where(alone, jnp.arange(r.n), jnp.asarray(elimination_order(r)))
+    # Row g of the work buffer holds column g of conj(L), in natural numbering on both sides.
+    work = gathered(r.layout, f.work)[: r.n]
+    lower = jnp.tril(jnp.conj(work[order][:, order].T))
+    return jnp.where(f.info[0] == 0, lower, jnp.asarray(jnp.nan, lower.dtype)), order
+
+
+@functools.partial(
+    jax.tree_util.register_dataclass, data_fields=["a", "parts"], meta_fields=["r", "lower"]
+)
+@dataclasses.dataclass(frozen=True, eq=False)
+class CholeskyFactor:
+    """A Cholesky factorisation that stays spread over the devices. A pytree.
+
+    Made by :func:`jaxmg.linalg.cho_factor`. It passes through ``jit``, ``grad``, ``vmap`` and
+    ``scan``; derivatives flow through the matrix that it was made of, and a factor of a batch of
+    matrices has batched solutions. Unpacks as SciPy's pair: ``c, lower = cho_factor(A)``.
+
+    Attributes:
+        a: the matrix (None if the factor took over its buffer: derivatives then are those with
+            respect to right-hand sides alone).
+        parts: the arrays of the factor, in a form of its own; see :meth:`factor`.
+        r: layout, sizes and element type.
+        lower: which triangle of the matrix was read (None: all of it).
+    """
+
+    a: Any
+    parts: Factor
+    r: Resolved
+    lower: bool | None = None
+
+    def __iter__(self) -> Iterator[Any]:
+        yield self
+        yield self.lower
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of the matrix, batch axes first."""
+        return (*self.parts.work.shape[:-2], self.r.n, self.r.n)
+
+    @property
+    def dtype(self) -> Any:
+        """Element type."""
+        return jnp.dtype(self.r.dtype)
+
+    @property
+    def status(self) -> Array:
+        """0, or the order of the first leading minor that is not positive definite, or a kind."""
+        return _cholesky.status(self.parts.info)
+
+    @property
+    def _batch_axes(self) -> int:
+        return int(self.parts.work.ndim) - 2
+
+    def _mapped(self, function: Callable[..., Any]) -> Any:
+        for _ in range(self._batch_axes):
+            function = jax.vmap(function)
+        return function(self)
+
+    def solve(self, b: Any) -> Array:
+        """Solves A x = b.
+
+        Args:
+            b: shape (n,), or (..., n, k) whose batch axes broadcast with those of the factor.
+
+        Returns:
+            x with the shape of `b` (batch axes broadcast).
+        """
+        b = host_or_device(b, "b")
+        axes = self._batch_axes
+        if b.ndim > 2 or axes:
+            return self._solve_batch(b)
+        dtype = common_dtype("cho_solve", factor=self, b=b)
+        if dtype != self.r.dtype:
+            raise TypeError(
+                f"cho_solve: b has dtype {b.dtype} beside a factor of {self.r.dtype}; factor the "
+                f"matrix as {dtype} first."
+            )
+        check_rhs("cho_solve", b, self.r.n)
+        b = cast(b, dtype)
+        spec = rhs_spec(b, None, self.r.layout)
+        layout = self.r.layout
+        even = self.r.n % layout.ranks == 0
+        split = splits_rows(spec, layout) and (even or not layout.explicit)
+        b = place_rhs(b, layout)
+        return _solve(self.r, split, None if split else spec, self.a, self.parts, b)
+
+    def _solve_batch(self, b: Any) -> Array:
+        vector = b.ndim == 1
+        mine = self.shape[:-2]
+        theirs = () if vector else b.shape[:-2]
+        batch = jnp.broadcast_shapes(mine, theirs)
+        tail = b.shape if vector else b.shape[-2:]
+        b = jnp.broadcast_to(b, (*batch, *tail))
+        function: Callable[..., Any] = CholeskyFactor.solve
+        for i in range(len(batch)):
+            # Inner axes first; an axis that the factor lacks, or has with size 1, is not mapped.
+            axis = len(mine) - 1 - i
+            has = axis >= 0 and mine[axis] == batch[len(batch) - 1 - i]
+            function = jax.vmap(function, (0 if has else None, 0))
+        factor = self
+        for axis in range(len(mine)):
+            if mine[axis] != batch[len(batch) - len(mine) + axis]:
+                factor = jax.tree.map(functools.partial(jnp.squeeze, axis=axis), factor)
+                return factor._solve_batch(b)
+        x: Array = function(factor, b)
+        return x
+
+    def logdet(self) -> Array:
+        """log(det(A)), real, with the shape of the batch."""
+        out: Array = self._mapped(lambda f: _logdet(f.r, f.a, f.parts))
+        return out
+
+    def inv(self) -> Array:
+        """The inverse of the matrix, Hermitian, with its shape and sharding."""
+        if self.a is None or self.r.layout.kind == "manual":
+            raise ValueError(
+                "inv: needs the matrix (overwrite_a=False) and is not available inside shard_map."
+            )
+        out: Array = self._mapped(lambda f: f.a if f.r.n == 0 else _inverse(f.r, f.a, f.parts))
+        return out
+
+    def factor(self) -> tuple[Array, Array]:
+        """L and the order p with A[p][:, p] = L L^H.
+
+        Rows are eliminated in an order that balances the load, hence the permutation. L is
+        collected from all devices: this is meant for matrices that fit on one.
+
+        Returns:
+            The lower triangle L, shape (n, n), and the indices p, shape (n,).
+        """
+        if self.r.layout.kind == "manual":
+            raise ValueError("factor: not available inside shard_map.")
+        out: tuple[Array, Array] = self._mapped(lambda f: _triangle(f.r, f.parts))
+        return out

@@ -1,0 +1,231 @@
+"""What is static about a call: on which ranks the rows lie, and what the engine plans for them.
+
+Both classes are hashable values, so that they can be static arguments of ``jax.jit``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+import zlib
+from typing import Any, Literal
+
+import jax
+import numpy as np
+from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding, PartitionSpec
+
+from . import _native
+
+AnyMesh = Mesh | AbstractMesh
+
+ROUTINES = {"potrf": 0, "potrs": 1, "logdet": 2, "locate": 3, "mirror": 4, "cyclic": 5}
+DTYPES = {"float32": 0, "float64": 1, "complex64": 2, "complex128": 3}
+PLATFORMS = {"cpu": 0, "cuda": 1}
+
+
+def platform_of(mesh: AnyMesh | None) -> str:
+    """ "cuda" or "cpu": where work on this mesh (None: on the default device) runs."""
+    name = None
+    if isinstance(mesh, Mesh):
+        name = mesh.devices.flat[0].platform
+    elif mesh is not None:
+        device = getattr(mesh, "abstract_device", None)
+        name = getattr(device, "platform", None)
+    if name is None:
+        name = jax.default_backend()
+    return "cuda" if name in ("gpu", "cuda") else "cpu"
+
+
+@dataclasses.dataclass(frozen=True)
+class Layout:
+    """Where the rows of a matrix lie.
+
+    Attributes:
+        kind: "single": one device, whole matrix. "dist": a global array whose rows are split
+            over mesh axes. "manual": the block of one device, inside the caller's shard_map.
+        mesh: a concrete or an abstract mesh (None for "single").
+        axes: the mesh axes that split the rows, major first. The position along them is the rank.
+        others: further axes; each position along them is a group that does the same work.
+        platform: "cpu" or "cuda".
+    """
+
+    kind: Literal["single", "dist", "manual"] = "single"
+    mesh: AnyMesh | None = None
+    axes: tuple[str, ...] = ()
+    others: tuple[str, ...] = ()
+    platform: str = "cpu"
+
+    @functools.cached_property
+    def ranks(self) -> int:
+        if self.mesh is None:
+            return 1
+        return math.prod(self.mesh.shape[axis] for axis in self.axes)
+
+    @functools.cached_property
+    def explicit(self) -> bool:
+        """Whether the shardings of operands are a part of their types."""
+        if self.kind != "dist" or self.mesh is None:
+            return False
+        return any(kind == AxisType.Explicit for kind in self.mesh.axis_types)
+
+    @functools.cached_property
+    def abstract_mesh(self) -> AbstractMesh:
+        assert self.mesh is not None
+        return self.mesh.abstract_mesh if isinstance(self.mesh, Mesh) else self.mesh
+
+    @property
+    def rows_spec(self) -> PartitionSpec:
+        """Of a matrix whose rows are split over the ranks."""
+        return PartitionSpec(self.axes, None)
+
+    def sharding(self, spec: PartitionSpec) -> NamedSharding:
+        """A sharding over this mesh, as an operand of constraints."""
+        assert self.mesh is not None
+        return NamedSharding(self.mesh, spec)
+
+    def typed(self, spec: PartitionSpec) -> NamedSharding:
+        """The sharding that a type shows: only Explicit axes appear in it."""
+        mesh = self.abstract_mesh
+        kinds = dict(zip(mesh.axis_names, mesh.axis_types, strict=True))
+        entries = []
+        for entry in spec:
+            names = entry if isinstance(entry, tuple) else (entry,) if entry is not None else ()
+            shown = tuple(name for name in names if kinds[name] == AxisType.Explicit)
+            entries.append(shown[0] if len(shown) == 1 else shown or None)
+        return NamedSharding(mesh, PartitionSpec(*entries))
+
+    @functools.cached_property
+    def local_ranks(self) -> int:
+        """Ranks of one group that belong to one process (the same number in every process)."""
+        processes = jax.process_count()
+        if processes == 1 or self.mesh is None:
+            return self.ranks
+        if isinstance(self.mesh, Mesh):
+            order = [*self.axes, *self.others]
+            places = [self.mesh.axis_names.index(axis) for axis in order]
+            rest = [i for i in range(self.mesh.devices.ndim) if i not in places]
+            devices = np.transpose(self.mesh.devices, [*places, *rest])
+            groups = devices.reshape(self.ranks, -1).T
+            counts = set()
+            for group in groups:
+                owners = [device.process_index for device in group]
+                counts |= {owners.count(owner) for owner in set(owners)}
+            if len(counts) == 1:
+                return int(counts.pop())
+            raise ValueError(
+                "the mesh gives processes different numbers of devices along the axes "
+                f"{self.axes}: {sorted(counts)}. Give each process the same number."
+            )
+        return max(1, self.ranks * jax.local_device_count() // jax.device_count())
+
+
+@dataclasses.dataclass(frozen=True)
+class Resolved:
+    """One factorisation, as far as it is known before there are data.
+
+    Attributes:
+        layout: where the rows lie.
+        n: true size of the matrix.
+        dtype: name of the element type.
+        tile: rows that are eliminated together, chosen by the engine's plan.
+        rows: rows that each rank has room for.
+        aux_count: elements per rank of the operand that goes with the factor.
+        triangle: -1: all of A is valid; 0: only the lower triangle; 1: only the upper one.
+        exposed: whether the factor is handed to the user, who may move it elsewhere.
+    """
+
+    layout: Layout
+    n: int
+    dtype: str
+    tile: int
+    rows: int
+    aux_count: int
+    triangle: int = -1
+    exposed: bool = False
+
+    @property
+    def padded_rows(self) -> int:
+        """Rows of the global array that holds the factor."""
+        return self.rows * self.layout.ranks
+
+    @property
+    def is_complex(self) -> bool:
+        return self.dtype.startswith("complex")
+
+    @property
+    def real_dtype(self) -> str:
+        return {"complex64": "float32", "complex128": "float64"}.get(self.dtype, self.dtype)
+
+    @functools.cached_property
+    def call_id(self) -> int:
+        """Equal in all processes that make this call, most likely different for other calls."""
+        mesh = self.layout.mesh
+        shape = () if mesh is None else tuple(mesh.shape.items())
+        text = repr((shape, self.layout.axes, self.n, self.dtype, self.tile, self.triangle))
+        return zlib.crc32(text.encode()) & 0x7FFFFFFF
+
+    @functools.cached_property
+    def on_one_rank(self) -> Resolved:
+        """The same factorisation on a single device."""
+        return resolve_plan(
+            Layout(platform=self.layout.platform),
+            self.n,
+            self.dtype,
+            tile=self.tile,
+            triangle=self.triangle,
+        )
+
+
+def entries(
+    routine: str,
+    n: int,
+    dtype: str,
+    ranks: int,
+    platform: str,
+    *,
+    nrhs: int = 1,
+    tile: int = 0,
+    mirror: bool = False,
+    replicated_rhs: bool = True,
+    columns: int = 0,
+) -> dict[str, Any]:
+    """The engine's plan of one call, as a dictionary."""
+    return _native.plan_entries(
+        ROUTINES[routine],
+        DTYPES[dtype],
+        n,
+        nrhs,
+        ranks,
+        tile,
+        PLATFORMS[platform],
+        mirror,
+        replicated_rhs,
+        columns,
+    )
+
+
+@functools.lru_cache(maxsize=1024)
+def resolve_plan(
+    layout: Layout,
+    n: int,
+    dtype: str,
+    *,
+    tile: int = 0,
+    triangle: int = -1,
+    exposed: bool = False,
+) -> Resolved:
+    """Asks the engine for the tile and the sizes that belong to a layout."""
+    found = entries(
+        "potrf", n, dtype, layout.ranks, layout.platform, tile=tile, mirror=triangle >= 0
+    )
+    return Resolved(
+        layout=layout,
+        n=n,
+        dtype=dtype,
+        tile=int(found["tile"]),
+        rows=-(-n // layout.ranks),
+        aux_count=int(found["aux_count"]),
+        triangle=triangle,
+        exposed=exposed,
+    )

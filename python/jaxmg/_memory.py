@@ -1,0 +1,172 @@
+"""How many bytes a call takes on each device, and how many there are."""
+
+from __future__ import annotations
+
+import functools
+import os
+import warnings
+from typing import Any
+
+import jax
+
+from ._layout import Resolved, entries
+from .errors import InsufficientMemoryError, JaxMgWarning
+
+# The calls of the engine that a routine makes, in order.
+STAGES = {
+    "potrs": ("potrf", "potrs"),
+    "potrf": ("potrf",),
+    "logdet": ("potrf", "logdet"),
+    "cyclic_1d": ("cyclic",),
+}
+WARN_ABOVE = 0.95
+
+
+def routine_bytes(
+    routine: str,
+    n: int,
+    dtype: str,
+    ranks: int,
+    platform: str,
+    *,
+    nrhs: int = 1,
+    tile: int = 0,
+    mirror: bool = False,
+    in_place: bool = True,
+) -> tuple[dict[str, int], dict[str, int]]:
+    """Bytes on one device by purpose: what is there all the time, and the largest scratch.
+
+    Without `in_place` the caller's matrix is kept, so that there are two of its size.
+    """
+    lasting: dict[str, int] = {}
+    scratch: dict[str, int] = {}
+    for stage in STAGES[routine]:
+        plan = entries(stage, n, dtype, ranks, platform, nrhs=nrhs, tile=tile, mirror=mirror)
+        now = {e["buffer"]: int(e["bytes"]) for e in plan["entries"] if e["place"] == "scratch"}
+        if sum(now.values()) > sum(scratch.values()):
+            scratch = now
+        for e in plan["entries"]:
+            if e["place"] != "scratch":
+                lasting[e["buffer"]] = max(lasting.get(e["buffer"], 0), int(e["bytes"]))
+    if not in_place:
+        lasting["copy_of_matrix"] = lasting["matrix"]
+    return lasting, scratch
+
+
+def total(parts: tuple[dict[str, int], dict[str, int]]) -> int:
+    return sum(parts[0].values()) + sum(parts[1].values())
+
+
+def _host_bytes() -> int:
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (ValueError, OSError, AttributeError):
+        return 0
+
+
+@functools.lru_cache(maxsize=8)
+def device_bytes(platform: str) -> tuple[int, str]:
+    """Memory of one device that JAX may use, 0 if unknown, and where the number comes from."""
+    try:
+        devices: list[Any] = jax.local_devices(backend="gpu" if platform == "cuda" else "cpu")
+    except RuntimeError:
+        return 0, "unknown"
+    if platform == "cuda":
+        stats = devices[0].memory_stats() or {}
+        limit = int(stats.get("bytes_limit", 0))
+        return limit, "limit of the device" if limit else "unknown"
+    return _host_bytes() // max(1, len(devices)), "host memory, shared by the CPU devices"
+
+
+def available(platform: str, ranks: int) -> tuple[int, str]:
+    """As device_bytes, for a call on `ranks` devices: CPU devices left out lend their share."""
+    limit, source = device_bytes(platform)
+    if platform == "cpu" and limit:
+        local = len(jax.local_devices(backend="cpu"))
+        limit = limit * local // max(1, min(ranks, local))
+    return limit, source
+
+
+def largest_n(fits: Any, start: int = 1) -> int:
+    """The largest n with fits(n), by bisection; fits must be true below and false above."""
+    if not fits(start):
+        return 0
+    low, high = start, 2 * start
+    while fits(high):
+        low, high = high, 2 * high
+        if high > 1 << 40:
+            return low
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    return low
+
+
+def human(size: float) -> str:
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
+        if size < 1024 or unit == "TiB":
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.2f} {unit}"
+        size /= 1024
+    return ""
+
+
+@functools.lru_cache(maxsize=4096)
+def _needed(r: Resolved, nrhs: int, in_place: bool) -> int:
+    return total(
+        routine_bytes(
+            "potrs",
+            r.n,
+            r.dtype,
+            r.layout.ranks,
+            r.layout.platform,
+            nrhs=nrhs,
+            tile=r.tile,
+            mirror=r.triangle >= 0,
+            in_place=in_place,
+        )
+    )
+
+
+def check_memory(routine: str, r: Resolved, nrhs: int, *, in_place: bool) -> None:
+    """Refuses what cannot fit and warns of what hardly does.
+
+    Raises:
+        InsufficientMemoryError: with the bytes needed and present, and the largest n that fits.
+    """
+    needed = _needed(r, nrhs, in_place)
+    if needed < 1 << 26:
+        return
+    free, source = available(r.layout.platform, r.layout.ranks)
+    if free == 0 or needed <= WARN_ABOVE * free:
+        return
+    if needed <= free:
+        warnings.warn(
+            f"{routine}: n={r.n} {r.dtype} takes {human(needed)} of {human(free)} per device.",
+            JaxMgWarning,
+            stacklevel=3,
+        )
+        return
+
+    def fits(n: int) -> bool:
+        parts = routine_bytes(
+            "potrs",
+            n,
+            r.dtype,
+            r.layout.ranks,
+            r.layout.platform,
+            nrhs=nrhs,
+            mirror=r.triangle >= 0,
+            in_place=in_place,
+        )
+        return total(parts) <= free
+
+    best = largest_n(fits)
+    raise InsufficientMemoryError(
+        f"{routine}: a {r.n} x {r.n} {r.dtype} matrix with {nrhs} right-hand sides needs "
+        f"{human(needed)} on each of {r.layout.ranks} devices, which have {human(free)} "
+        f"({source}). The largest n that fits is {best}. Use more devices, a smaller dtype"
+        f"{'' if in_place else ', or donate=True'}.",
+        needed=needed,
+        free=free,
+        largest_n=best,
+    )

@@ -1,0 +1,308 @@
+"""Finds the shared libraries, loads them and hands their entry points to JAX.
+
+Nothing here needs a GPU, and nothing raises at import: a library that is missing or refused is
+remembered with its reason, shown by :func:`jaxmg.info`, and reported when a call needs it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import functools
+import json
+import os
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from .errors import BackendUnavailableError
+
+TARGETS = ("jaxmg_potrf", "jaxmg_potrs", "jaxmg_logdet", "jaxmg_locate", "jaxmg_cyclic")
+STATE_TYPE = "JaxMgSite"
+
+# The libraries of the GPU engine do not name those of the vendor; these must be in the process
+# before they are used, and must be the very files that JAX uses. Folder and file name, per
+# major version of CUDA.
+_NVIDIA: dict[int, tuple[tuple[str, str], ...]] = {
+    12: (
+        ("cuda_runtime", "libcudart.so.12"),
+        ("cublas", "libcublasLt.so.12"),
+        ("cublas", "libcublas.so.12"),
+        ("cusparse", "libcusparse.so.12"),
+        ("cusolver", "libcusolver.so.11"),
+        ("nccl", "libnccl.so.2"),
+    ),
+    13: (
+        ("cu13", "libcudart.so.13"),
+        ("cu13", "libcublasLt.so.13"),
+        ("cu13", "libcublas.so.13"),
+        ("cu13", "libcusparse.so.12"),
+        ("cu13", "libcusolver.so.12"),
+        ("nccl", "libnccl.so.2"),
+    ),
+}
+
+
+@dataclass
+class Library:
+    """One engine: what was looked for, what was found, and why it is not there."""
+
+    platform: str
+    path: str | None = None
+    ffi_path: str | None = None
+    failure: str | None = None
+    handle: Any = field(default=None, repr=False)
+
+    @property
+    def loaded(self) -> bool:
+        return self.handle is not None and self.failure is None
+
+
+def library_folders() -> list[Path]:
+    """Where shared libraries are looked for: ``$JAXMG_LIBRARY_PATH``, then the package."""
+    folders = [Path(p) for p in os.environ.get("JAXMG_LIBRARY_PATH", "").split(os.pathsep) if p]
+    return [*folders, Path(__file__).resolve().parent / "_lib"]
+
+
+def _find(name: str) -> Path | None:
+    for folder in library_folders():
+        if (folder / name).is_file():
+            return folder / name
+    return None
+
+
+@functools.cache
+def ffi_minor() -> int | None:
+    """Minor version of XLA's C interface in the installed jaxlib, read from its header."""
+    header = Path(jax.ffi.include_dir()) / "xla" / "ffi" / "api" / "c_api.h"
+    try:
+        text = header.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+    match = re.search(r"#define\s+XLA_FFI_API_MINOR\s+(\d+)", text)
+    return int(match.group(1)) if match else None
+
+
+def ffi_generation() -> str:
+    """Suffix of the FFI library that fits the installed jaxlib (the oldest if it is unknown).
+
+    XLA takes handlers built for its own version of the interface or an older one, but the
+    structures of call-site states changed twice: each generation has its own library.
+    """
+    minor = ffi_minor()
+    if minor is None or minor <= 2:
+        return "0_1"
+    return "0_3" if minor == 3 else "0_4"
+
+
+def _capsule(address: int) -> Any:
+    new = ctypes.pythonapi.PyCapsule_New
+    new.restype = ctypes.py_object
+    new.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+    return new(address, None, None)
+
+
+def _register(ffi: ctypes.CDLL, platform: str) -> None:
+    for name in ("jaxmg_type_id", "jaxmg_type_info"):
+        getattr(ffi, name).restype = ctypes.c_void_p
+    type_id, type_info = _capsule(ffi.jaxmg_type_id()), _capsule(ffi.jaxmg_type_info())
+    if hasattr(jax.ffi, "register_ffi_type"):
+        described: Any = {"type_id": type_id, "type_info": type_info}
+        jax.ffi.register_ffi_type(STATE_TYPE, described, platform=platform)
+    else:  # jax < 0.8
+        jax.ffi.register_ffi_type_id(STATE_TYPE, type_id, platform=platform)
+    for target in TARGETS:
+        stages = {
+            "instantiate": jax.ffi.pycapsule(ffi.jaxmg_instantiate),
+            "execute": jax.ffi.pycapsule(getattr(ffi, target)),
+        }
+        jax.ffi.register_ffi_target(target, stages, platform=platform, api_version=1)
+
+
+def _declare(engine: ctypes.CDLL) -> None:
+    """Signatures of the engine's C functions."""
+    engine.jaxmg_plan.restype = ctypes.c_int64
+    engine.jaxmg_plan.argtypes = [
+        ctypes.c_int32,  # routine
+        ctypes.c_int32,  # dtype
+        ctypes.c_int64,  # n
+        ctypes.c_int64,  # nrhs
+        ctypes.c_int32,  # ranks
+        ctypes.c_int64,  # tile
+        ctypes.c_int32,  # platform
+        ctypes.c_int32,  # mirror
+        ctypes.c_int32,  # replicated_rhs
+        ctypes.c_int64,  # library_bytes
+        ctypes.c_int64,  # columns
+        ctypes.c_char_p,
+        ctypes.c_int64,
+    ]
+    engine.jaxmg_counter.restype = ctypes.c_int64
+    engine.jaxmg_counter.argtypes = [ctypes.c_char_p]
+    engine.jaxmg_version.restype = ctypes.c_char_p
+    engine.jaxmg_version.argtypes = []
+    engine.jaxmg_set_threads.restype = None
+    engine.jaxmg_set_threads.argtypes = [ctypes.c_int]
+    engine.jaxmg_threads.restype = ctypes.c_int
+    engine.jaxmg_threads.argtypes = []
+    engine.jaxmg_set_timeout.restype = None
+    engine.jaxmg_set_timeout.argtypes = [ctypes.c_double]
+    engine.jaxmg_reset_counters.restype = None
+    engine.jaxmg_reset_counters.argtypes = []
+
+
+def _load(platform: str, stem: str, ffi_stem: str) -> Library:
+    library = Library(platform)
+    path, ffi_path = _find(f"{stem}.so"), _find(f"{ffi_stem}_{ffi_generation()}.so")
+    if path is None or ffi_path is None:
+        missing = f"{stem}.so" if path is None else f"{ffi_stem}_{ffi_generation()}.so"
+        looked = ", ".join(str(folder) for folder in library_folders())
+        library.failure = f"{missing} is not in {looked}"
+        return library
+    library.path, library.ffi_path = str(path), str(ffi_path)
+    try:
+        handle = ctypes.CDLL(str(path))
+        _declare(handle)
+        _register(ctypes.CDLL(str(ffi_path)), platform)
+        library.handle = handle
+    except Exception as error:  # whatever it is, import must go on
+        library.failure = f"{type(error).__name__}: {error}"
+    return library
+
+
+def _nvidia_folders(package: str) -> list[Path]:
+    try:
+        import nvidia
+    except ImportError:
+        return []
+    return [Path(root) / package / "lib" for root in nvidia.__path__]
+
+
+def _preload_nvidia(major: int) -> dict[str, str]:
+    """Loads the vendor's libraries as JAX does: from its Python packages, then by soname."""
+    found = {}
+    for package, soname in _NVIDIA[major]:
+        places = [folder / soname for folder in _nvidia_folders(package)]
+        for place in [*(str(p) for p in places if p.is_file()), soname]:
+            with contextlib.suppress(OSError):
+                ctypes.CDLL(place, mode=ctypes.RTLD_GLOBAL)
+                found[soname] = place
+                break
+    return found
+
+
+def _cuda_major() -> int | None:
+    """Major version of CUDA that the installed JAX plugin is built for."""
+    import importlib.util
+
+    for major in (13, 12):
+        if importlib.util.find_spec(f"jax_cuda{major}_plugin") is not None:
+            return major
+    return None
+
+
+def _load_cuda() -> Library:
+    major = _cuda_major()
+    if major is None:
+        return Library("CUDA", failure="no CUDA plugin of JAX is installed")
+    stem = f"libjaxmg_cuda{major}"
+    if _find(f"{stem}.so") is None:
+        looked = ", ".join(str(folder) for folder in library_folders())
+        return Library("CUDA", failure=f"{stem}.so is not in {looked}")
+    preloaded = _preload_nvidia(major)
+    library = _load("CUDA", stem, f"{stem}_ffi")
+    if library.failure is not None:
+        missing = [soname for _, soname in _NVIDIA[major] if soname not in preloaded]
+        if missing:
+            library.failure += f" (not found: {', '.join(missing)})"
+    return library
+
+
+CPU = _load("cpu", "libjaxmg_engine", "libjaxmg_ffi")
+CUDA = _load_cuda()
+
+
+def engine() -> Any:
+    """The engine library that answers questions about plans; raises if there is none."""
+    for library in (CPU, CUDA):
+        if library.loaded:
+            return library.handle
+    raise BackendUnavailableError(
+        f"no engine library is loaded. CPU: {CPU.failure}. CUDA: {CUDA.failure}. Install the "
+        "package from a wheel, or name the folder of the libraries in JAXMG_LIBRARY_PATH."
+    )
+
+
+def require(platform: str) -> None:
+    """Raises BackendUnavailableError if calls cannot run on `platform` ("cpu" or "cuda")."""
+    library = CUDA if platform == "cuda" else CPU
+    if not library.loaded:
+        raise BackendUnavailableError(
+            f"the {library.platform} library is not available: {library.failure}. "
+            "jaxmg.info() shows what was looked for."
+        )
+
+
+class PlanError(ValueError):
+    """The engine refused a plan request."""
+
+
+@functools.lru_cache(maxsize=4096)
+def plan_entries(
+    routine: int,
+    dtype: int,
+    n: int,
+    nrhs: int,
+    ranks: int,
+    tile: int,
+    platform: int,
+    mirror: bool,
+    replicated_rhs: bool,
+    columns: int,
+) -> dict[str, Any]:
+    """The engine's plan of one call: see ``Plan::json``."""
+    capacity = 1 << 14
+    buffer = ctypes.create_string_buffer(capacity)
+    size = engine().jaxmg_plan(
+        routine,
+        dtype,
+        n,
+        nrhs,
+        ranks,
+        tile,
+        platform,
+        int(mirror),
+        int(replicated_rhs),
+        0,
+        columns,
+        buffer,
+        capacity,
+    )
+    text = buffer.value.decode("utf-8", errors="replace")
+    if size < 0:
+        raise PlanError(text)
+    result: dict[str, Any] = json.loads(text)
+    return result
+
+
+def counter(name: str) -> int:
+    """A counter of the engine, such as the number of completed factorisations ("potrf")."""
+    return int(engine().jaxmg_counter(name.encode()))
+
+
+def reset_counters() -> None:
+    """Sets the counters of completed operations to zero."""
+    engine().jaxmg_reset_counters()
+
+
+def set_timeout(seconds: float) -> None:
+    """Time after which a call that waits for other devices gives up (0: never)."""
+    engine().jaxmg_set_timeout(float(seconds))
+
+
+def set_threads(count: int) -> None:
+    """Threads that the CPU engine's arithmetic may use in all."""
+    engine().jaxmg_set_threads(int(count))

@@ -1,0 +1,196 @@
+"""The public planner: what a routine will do and take, without doing it."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from ._arguments import SUPPORTED, check_tile, triangle_of
+from ._layout import AnyMesh, entries, platform_of
+from ._memory import STAGES, available, human, largest_n, routine_bytes, total
+from ._resolve import check_mesh
+
+_PURPOSE = {
+    "matrix": "matrix, overwritten",
+    "copy_of_matrix": "your matrix, if not donated",
+    "right_hand_side": "right-hand sides",
+    "saved_diagonal": "original diagonal tiles",
+    "tile_inverse": "inverted diagonal tiles",
+    "panel_even": "panel of even steps",
+    "panel_odd": "panel of odd steps",
+    "partial_sums": "partial sums of the solve",
+    "tile_rhs": "right-hand sides of a tile",
+    "tile_rhs_other": "the same, second buffer",
+    "probe_vector": "symmetry probe, vector",
+    "probe_product": "symmetry probe, A v",
+    "probe_transpose": "symmetry probe, A^H v",
+    "probe_result": "symmetry probe, norms",
+    "send_staging": "staging, send",
+    "receive_staging": "staging, receive",
+    "library": "vendor library",
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """What a routine will do; prints as a table. All sizes are bytes on one device.
+
+    Attributes:
+        routine: its name.
+        n: size of the matrix.
+        nrhs: number of right-hand sides.
+        dtype: element type.
+        devices: number of devices.
+        platform: "cpu" or "cuda".
+        path: how the work is done.
+        tile: rows that are eliminated together.
+        bytes_by_purpose: bytes by what they are for.
+        bytes_needed: their sum, with the caller's matrix donated or made inside ``jit``.
+        bytes_needed_with_copy: the same, with the caller's matrix kept.
+        bytes_available: memory of one device (0 if unknown), and
+        memory_source: where that number comes from.
+        largest_n: largest n that fits with the matrix donated (0 if memory is unknown).
+        flops: arithmetic operations on all devices together.
+    """
+
+    routine: str
+    n: int
+    nrhs: int
+    dtype: str
+    devices: int
+    platform: str
+    path: str
+    tile: int
+    bytes_by_purpose: dict[str, int]
+    bytes_needed: int
+    bytes_needed_with_copy: int
+    bytes_available: int
+    memory_source: str
+    largest_n: int
+    flops: float
+
+    @property
+    def fits(self) -> bool | None:
+        """Whether it fits with the matrix donated; None if the memory is unknown."""
+        return None if self.bytes_available == 0 else self.bytes_needed <= self.bytes_available
+
+    def __str__(self) -> str:
+        head = f"{self.routine}  n={self.n}  nrhs={self.nrhs}  {self.dtype}"
+        lines = [
+            head,
+            f"  path       {self.path} ({self.platform})",
+            f"  tile       {self.tile}",
+            f"  work       {self.flops:.3g} flop",
+            "  bytes per device",
+        ]
+        for purpose, size in self.bytes_by_purpose.items():
+            if size:
+                lines.append(f"    {_PURPOSE.get(purpose, purpose):<30}{human(size):>12}")
+        lines.append(f"    {'all, matrix donated':<30}{human(self.bytes_needed):>12}")
+        lines.append(f"    {'all, matrix kept':<30}{human(self.bytes_needed_with_copy):>12}")
+        if self.bytes_available:
+            lines.append(f"    {'available':<30}{human(self.bytes_available):>12}")
+            lines.append(f"  memory     {self.memory_source}")
+            lines.append(f"  fits       {'yes' if self.fits else 'no'}")
+            lines.append(f"  largest n  {self.largest_n}")
+        else:
+            lines.append("  fits       unknown (the memory of the device is not known)")
+        return "\n".join(lines)
+
+
+def plan(
+    routine: str,
+    n: int,
+    dtype: Any,
+    *,
+    nrhs: int = 1,
+    mesh: AnyMesh | int | None = None,
+    T_A: int | None = None,
+    lower: bool | None = None,
+) -> Plan:
+    """Works out how a routine would run and what it would take. Allocates nothing.
+
+    Args:
+        routine: "potrs", "potrf", "logdet" or "cyclic_1d".
+        n: size of the matrix.
+        dtype: element type.
+        nrhs: number of right-hand sides.
+        mesh: the mesh, or a number of devices; None means the context mesh, else all devices.
+        T_A: rows that are eliminated together. None lets the plan choose.
+        lower: True or False if only one triangle will be valid.
+
+    Returns:
+        A :class:`Plan`.
+
+    Raises:
+        ValueError, TypeError: an argument is not acceptable; the message names it.
+
+    Example:
+        >>> import jaxmg
+        >>> jaxmg.plan("potrs", 1000, "float64", mesh=4).devices
+        4
+    """
+    if routine not in STAGES:
+        raise ValueError(f"routine: got {routine!r}; accepted are {tuple(STAGES)}.")
+    name = jnp.dtype(dtype).name
+    if name not in SUPPORTED:
+        raise TypeError(f"dtype: got {name}; supported are {', '.join(SUPPORTED)}.")
+    if int(n) < 0 or int(nrhs) < 0:
+        raise ValueError(f"n, nrhs: got {n} and {nrhs}; accepted are integers >= 0.")
+    ranks, platform = _devices(mesh)
+    tile, mirror = check_tile(T_A), triangle_of(lower) >= 0
+    n, nrhs = int(n), int(nrhs)
+
+    def needed(size: int, in_place: bool = True) -> tuple[dict[str, int], dict[str, int]]:
+        return routine_bytes(
+            routine,
+            size,
+            name,
+            ranks,
+            platform,
+            nrhs=nrhs,
+            tile=tile,
+            mirror=mirror,
+            in_place=in_place,
+        )
+
+    free, source = available(platform, ranks)
+    stages = [
+        entries(stage, n, name, ranks, platform, nrhs=nrhs, tile=tile, mirror=mirror)
+        for stage in STAGES[routine]
+    ]
+    lasting, scratch = needed(n)
+    return Plan(
+        routine=routine,
+        n=n,
+        nrhs=nrhs,
+        dtype=name,
+        devices=ranks,
+        platform=platform,
+        path="one device" if ranks == 1 else f"rows split over {ranks} devices",
+        tile=int(stages[0]["tile"]),
+        bytes_by_purpose={**lasting, **scratch},
+        bytes_needed=total((lasting, scratch)),
+        bytes_needed_with_copy=total(needed(n, in_place=False)),
+        bytes_available=free,
+        memory_source=source,
+        largest_n=largest_n(lambda size: total(needed(size)) <= free) if free else 0,
+        flops=float(sum(stage["flops"] for stage in stages)),
+    )
+
+
+def _devices(mesh: AnyMesh | int | None) -> tuple[int, str]:
+    if isinstance(mesh, int) and not isinstance(mesh, bool):
+        if mesh < 1:
+            raise ValueError(f"mesh: got {mesh}; accepted are a mesh and numbers >= 1.")
+        return mesh, platform_of(None)
+    found = check_mesh(mesh)
+    if found is None:
+        context = jax.sharding.get_abstract_mesh()
+        if context.empty:
+            return jax.device_count(), platform_of(None)
+        found = context
+    return int(found.size), platform_of(found)

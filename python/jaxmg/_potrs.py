@@ -1,0 +1,337 @@
+"""Solution of A x = b with a Hermitian positive definite A."""
+
+from __future__ import annotations
+
+import dataclasses
+import warnings
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+from jax.experimental import checkify
+from jax.sharding import PartitionSpec
+
+from . import _cholesky, _manual, errors
+from ._arguments import (
+    cast,
+    check_matrix,
+    check_options,
+    check_rhs,
+    check_tile,
+    common_dtype,
+    host_or_device,
+    place_matrix,
+    place_rhs,
+    triangle_of,
+)
+from ._layout import AnyMesh, Layout, Resolved, resolve_plan
+from ._memory import check_memory
+from ._operands import constrain, on_mesh
+from ._resolve import check_mesh, check_specs, is_concrete, resolve, rhs_spec, splits_rows
+from .padding import calculate_padding
+
+Specs = PartitionSpec | tuple[PartitionSpec, ...] | list[PartitionSpec] | None
+
+
+@dataclasses.dataclass(frozen=True)
+class Call:
+    """Everything static about one call.
+
+    Attributes:
+        r: the factorisation.
+        split: whether the rows of b lie on the ranks as those of A do.
+        spec: how x is to be split (None: as it comes).
+        local_rows: rows of each shard that belong to the matrix, if shards are padded one by one.
+        want_status, want_logdet, keep_work: which results are returned besides x.
+    """
+
+    r: Resolved
+    split: bool = False
+    spec: PartitionSpec | None = None
+    local_rows: int = 0
+    want_status: bool = False
+    want_logdet: bool = False
+    keep_work: bool = False
+
+
+@dataclasses.dataclass
+class Results:
+    """What a call computed; fields that were not asked for are None. A pytree."""
+
+    x: Any = None
+    logdet: Any = None
+    info: Any = None
+    work: Any = None
+
+
+jax.tree_util.register_dataclass(
+    Results, data_fields=["x", "logdet", "info", "work"], meta_fields=[]
+)
+
+
+def without_local_padding(layout: Layout, a: Array, local_rows: int) -> Array:
+    """Drops the rows that pad each shard."""
+    take = lambda block: lax.slice_in_dim(block, 0, local_rows)  # noqa: E731
+    if layout.kind != "dist":
+        return take(a)
+    call = jax.shard_map(
+        take,
+        mesh=layout.mesh,
+        in_specs=layout.rows_spec,
+        out_specs=layout.rows_spec,
+        check_vma=False,
+    )
+    out: Array = call(a)
+    return out
+
+
+def _report(want: bool, info: Array) -> None:
+    if want:
+        status = _cholesky.status(info)
+        checkify.debug_check(
+            status == 0, "potrs failed with status {status} (jaxmg.errors.explain)", status=status
+        )
+
+
+def _on_blocks(call: Call, a: Array, b: Array) -> Results:
+    """Inside the caller's shard_map."""
+    r, source = call.r, _manual.varying(a)
+    a = _cholesky.enter(r, a)
+    f = _cholesky.factor(r, a)
+    if call.want_status:
+        f = _cholesky.locate(r, f)
+    out = Results(x=_manual.solve(r, a, f, b, source) if b.shape[1] else b)
+    if call.want_logdet:
+        out.logdet = _manual.logdet(r, source, a, *(lax.stop_gradient(x) for x in f))
+    if call.want_status:
+        out.info = _manual.info_as_equal(r, f.info, source)
+    if call.keep_work:
+        out.work = f.work
+    return out
+
+
+def _on_arrays(call: Call, a: Array, b: Array) -> Results:
+    """On global arrays."""
+    r = call.r
+    a, b = on_mesh(r.layout, a), on_mesh(r.layout, b)
+    a = _cholesky.enter(r, a)
+    f = _cholesky.factor(r, a)
+    if call.want_status:
+        # Before the solution, so that each call follows the one whose buffer it takes over.
+        f = _cholesky.locate(r, f)
+    x = _cholesky.solve(r, a, f, b, split=call.split)
+    if call.spec is not None and not r.layout.explicit:
+        x = constrain(r.layout, x, call.spec)
+    out = Results(x=x)
+    if call.want_logdet:
+        out.logdet = _cholesky.logdet(r, a, f)
+    if call.want_status:
+        out.info = f.info
+    if call.keep_work:
+        out.work = f.work
+    return out
+
+
+def solve_call(call: Call, a: Array, b: Array) -> Results:
+    """The program of one call."""
+    vector = b.ndim == 1
+    b = b[:, None] if vector else b
+    if call.local_rows:
+        a = without_local_padding(call.r.layout, a, call.local_rows)
+    if call.r.n == 0:
+        out = Results(x=b)
+        out.logdet = jnp.zeros((), call.r.real_dtype) if call.want_logdet else None
+        out.info = jnp.zeros((8,), jnp.int32) if call.want_status else None
+        out.work = a if call.keep_work else None
+    elif call.r.layout.kind == "manual":
+        out = _on_blocks(call, a, b)
+    else:
+        out = _on_arrays(call, a, b)
+    if call.want_status:
+        _report(True, out.info)
+    out.x = out.x[:, 0] if vector else out.x
+    return out
+
+
+run = jax.jit(solve_call, static_argnums=0)
+_run_donating = jax.jit(solve_call, static_argnums=0, donate_argnums=1)
+
+
+def _run_in_place(call: Call, a: Array, b: Array) -> Results:
+    """Takes over the buffer of `a`, which is gone afterwards in any case."""
+    with warnings.catch_warnings():
+        # A matrix that must be moved or padded first cannot be overwritten; it is only freed.
+        warnings.filterwarnings("ignore", message="Some donated buffers were not usable")
+        r = dataclasses.replace(call.r, exposed=True)
+        out = _run_donating(dataclasses.replace(call, r=r, keep_work=True), a, b)
+    out.work = None
+    if not a.is_deleted():
+        a.delete()
+    return out
+
+
+def _local_rows(routine: str, a: Any, n: int, layout: Layout, tile: int) -> int:
+    """Rows of a shard without the padding of ``pad=False``, checked."""
+    blocks = 1 if layout.kind == "manual" else layout.ranks
+    shard = a.shape[0] // blocks
+    rows = n // layout.ranks
+    even = n % layout.ranks == 0 and shard * blocks == a.shape[0]
+    if even and tile and shard == rows + calculate_padding(rows, tile):
+        return rows
+    raise ValueError(
+        f"{routine}: a has shape {tuple(a.shape)} on {layout.ranks} devices; accepted are "
+        f"({n}, {n}), with n={n} the padded ({-(-n // layout.ranks) * layout.ranks}, {n}), and "
+        "with pad=False shards padded by calculate_padding(rows, T_A) rows each."
+    )
+
+
+def prepare(
+    routine: str,
+    a: Any,
+    b: Any,
+    *,
+    tile: int,
+    mesh: AnyMesh | None,
+    specs: tuple[PartitionSpec | None, PartitionSpec | None],
+    pad: bool,
+    lower: bool | None,
+    n: int | None,
+    exposed: bool = False,
+) -> tuple[Call, Any, Any]:
+    """Checks the operands of a solve and works out the call and where the operands belong."""
+    a, b = host_or_device(a, "a"), host_or_device(b, "b")
+    check_matrix(routine, a)
+    dtype = common_dtype(routine, a=a, b=b)
+    a, b = cast(a, dtype), cast(b, dtype)
+    size = a.shape[1]
+    if n is not None and int(n) != size:
+        raise ValueError(f"n: got {n} beside a matrix of shape {tuple(a.shape)}; accepted: {size}.")
+    check_rhs(routine, b, size)
+    padded_to = 0 if pad else tile
+    layout = resolve(a, b, n=size, mesh=mesh, spec=specs[0], padded_to=padded_to)
+    whole = size if layout.kind != "manual" else -(-size // layout.ranks)
+    padded = -(-size // layout.ranks) * layout.ranks
+    local_rows = 0
+    if a.shape[0] != whole and not (n is not None and a.shape[0] == padded):
+        if pad or layout.explicit:
+            hint = ""
+            if a.shape[0] == padded:
+                hint = f" If rows {size} and up are padding, say so with n={size}."
+            raise ValueError(
+                f"{routine}: a has shape {tuple(a.shape)}; accepted is a square matrix.{hint}"
+            )
+        local_rows = _local_rows(routine, a, size, layout, tile)
+    r = resolve_plan(layout, size, dtype, tile=tile, triangle=triangle_of(lower), exposed=exposed)
+    spec = rhs_spec(b, specs[1], layout)
+    split = splits_rows(spec, layout) and (not layout.explicit or size % layout.ranks == 0)
+    call = Call(r, split=split, spec=None if split else spec, local_rows=local_rows)
+    if local_rows == 0:
+        a = place_matrix(a, layout, size)
+    return call, a, place_rhs(b, layout)
+
+
+def potrs(
+    a: Any,
+    b: Any,
+    T_A: int | None = None,
+    mesh: AnyMesh | None = None,
+    in_specs: Specs = None,
+    return_status: bool = False,
+    pad: bool = True,
+    *,
+    matrix_specs: Specs = None,
+    return_logdet: bool = False,
+    donate: bool = False,
+    lower: bool | None = None,
+    precision: Any = None,
+    backend: str | None = None,
+    check: bool = False,
+    n: int | None = None,
+) -> Any:
+    """Solves A x = b by Cholesky, with A Hermitian positive definite and spread over devices.
+
+    Works eagerly and under ``jit``, ``grad``, ``vmap``, ``scan`` and ``shard_map``. The mesh is
+    found from the arrays, their types or the context; ``mesh`` and ``in_specs`` override that.
+
+    Args:
+        a: the matrix, shape (n, n), of any sharding; float32, float64, complex64 or complex128
+            (integers are promoted). All of it must be valid unless `lower` is given; imaginary
+            parts of its diagonal are ignored. NumPy arrays are accepted.
+        b: right-hand sides, shape (n,) or (n, k).
+        T_A: rows that are eliminated together. None lets the plan choose.
+        mesh: the mesh to work on.
+        in_specs: a PartitionSpec of the matrix, or a tuple of it and that of b. If b is split by
+            rows as the matrix is, it stays so.
+        return_status: whether to return the status too.
+        pad: False says that each shard of `a` has been padded by ``calculate_padding(rows, T_A)``
+            rows already, as for ``cyclic_1d``.
+        matrix_specs: another name of `in_specs`.
+        return_logdet: whether to return log(det(A)) too.
+        donate: eagerly, whether `a` may be overwritten; it is deleted then. Under ``jit``, donate
+            the argument of the jitted function instead.
+        lower: True or False says that only the lower or upper triangle of `a` is valid: the other
+            one is not read and gets a zero gradient.
+        precision: None or one of JAX's names; all of them compute in the precision of the dtype.
+        backend: None or "native".
+        check: eagerly, whether to wait and raise an exception on failure. Under ``checkify`` a
+            failure is reported when the status is asked for, by this or by `return_status`.
+        n: the true size of a matrix that was padded to (devices * ceil(n / devices), n).
+
+    Returns:
+        x with the shape and sharding of `b`; with the log-determinant, a real scalar, if
+        `return_logdet`; with the status, an int32 scalar, if `return_status`. Status 0 is
+        success, k > 0 says that the leading minor of order k is not positive definite, and
+        negative numbers are explained by :func:`jaxmg.errors.explain`. After a failure all
+        results are NaN.
+
+    Raises:
+        ValueError, TypeError: an argument is not acceptable; the message names it.
+        InsufficientMemoryError: the problem cannot fit.
+        NotPositiveDefiniteError, NonFiniteInputError, NotHermitianError: with `check`.
+
+    Derivatives: the gradient with respect to `a` is Hermitian (symmetric) if all of `a` is valid.
+    With `lower` it lies in that triangle: an element off the diagonal stands for two of A.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> import jaxmg
+        >>> a = jnp.array([[4.0, 2.0], [2.0, 3.0]])
+        >>> jaxmg.potrs(a, jnp.array([2.0, 5.0])).tolist()
+        [-0.5, 2.0]
+    """
+    check_options(precision, backend)
+    call, a, b = prepare(
+        "potrs",
+        a,
+        b,
+        tile=check_tile(T_A),
+        mesh=check_mesh(mesh),
+        specs=check_specs(in_specs, matrix_specs),
+        pad=pad,
+        lower=lower,
+        n=n,
+    )
+    eager = is_concrete(a) and is_concrete(b)
+    check_memory("potrs", call.r, int(np.prod(b.shape[1:])), in_place=donate or not eager)
+    call = dataclasses.replace(call, want_status=return_status or check, want_logdet=return_logdet)
+    out = (_run_in_place if donate and eager else run)(call, a, b)
+    if check and is_concrete(out.info):
+        failure = errors.from_info(np.asarray(out.info).tolist(), "potrs")
+        if failure is not None:
+            raise failure
+    results = [out.x]
+    if return_logdet:
+        results.append(out.logdet)
+    if return_status:
+        results.append(_status(out.info))
+    return results[0] if len(results) == 1 else tuple(results)
+
+
+_status = jax.jit(_cholesky.status)
+
+
+def replace_call(call: Call, **changes: Any) -> Call:
+    """A call that differs in what is given."""
+    return dataclasses.replace(call, **changes)

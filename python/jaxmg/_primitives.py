@@ -1,0 +1,316 @@
+"""One JAX primitive per routine, on global arrays, lowered late.
+
+Only at lowering is it known how many devices a program is compiled for. With one, the call is
+made on one rank; with several, inside a shard_map over the layout's mesh. That repairs programs
+that JAX itself puts on one device although the type of the matrix shows a mesh (a sharded array
+that a jitted function closes over and changes).
+
+A factor is three arrays: `work` (padded_rows, n), `aux` (ranks * aux_count,), `info` int32[8].
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.extend.core import Primitive
+from jax.interpreters import batching, mlir
+from jax.sharding import NamedSharding, PartitionSpec
+
+from . import _calls, _native
+from ._batching import batch_factor_operation, batch_potrs
+from ._layout import Layout, Resolved
+from ._operands import is_split, pad_rows, reshard
+
+Specs = tuple[PartitionSpec, ...]
+REPLICATED = PartitionSpec()
+
+
+@dataclasses.dataclass(frozen=True)
+class Operation:
+    """What the lowering of one routine needs.
+
+    Attributes:
+        block: (r, context, *blocks, **params) -> results: the call on one device's blocks.
+        one_device: (r, *arrays, **params) -> results: the same result, shapes included, with the
+            whole matrix on one device.
+        pad: (r, *arrays, **params) -> arrays whose split dimensions are divisible.
+        specs: (layout, **params) -> specs of the operands and of the results.
+    """
+
+    block: Callable[..., Sequence[Array]]
+    one_device: Callable[..., Sequence[Array]]
+    pad: Callable[..., Sequence[Array]]
+    specs: Callable[..., tuple[Specs, Specs]]
+
+
+def _distributed(
+    op: Operation, r: Resolved, arrays: Sequence[Array], params: dict[str, Any]
+) -> Any:
+    layout = r.layout
+    ins, outs = op.specs(layout, **params)
+    arrays = op.pad(r, *arrays, **params)
+    arrays = [reshard(layout, x, spec) for x, spec in zip(arrays, ins, strict=True)]
+
+    def body(*blocks: Array) -> tuple[Array, ...]:
+        return tuple(op.block(r, _calls.context(layout, r.call_id), *blocks, **params))
+
+    call = jax.shard_map(body, mesh=layout.mesh, in_specs=ins, out_specs=outs, check_vma=False)
+    return call(*arrays)
+
+
+def _run(
+    op: Operation, devices: int | None, r: Resolved, params: dict[str, Any], *arrays: Array
+) -> list[Array]:
+    """The program that stands for one call when it is compiled for `devices` devices."""
+    if r.layout.kind == "single":
+        return list(op.block(r, _calls.context(r.layout, r.call_id), *arrays, **params))
+    if devices == 1 or r.layout.mesh is None:
+        return list(op.one_device(r, *arrays, **params))
+    return list(_distributed(op, r, arrays, params))
+
+
+@functools.lru_cache(maxsize=256)
+def _eager(primitive: Primitive, params: tuple[tuple[str, Any], ...]) -> Callable[..., Any]:
+    return jax.jit(lambda *arrays: primitive.bind(*arrays, **dict(params)))
+
+
+def _define(name: str, op: Operation, abstract: Callable[..., Any], batch: Any) -> Primitive:
+    primitive = Primitive(name)
+    primitive.multiple_results = True
+
+    def lowering(ctx: Any, *operands: Any, r: Resolved, **params: Any) -> Any:
+        _native.require(r.layout.platform)
+        devices = getattr(ctx.module_context.axis_context, "num_devices", None)
+        program = functools.partial(_run, op, devices, r, params)
+        return mlir.lower_fun(program, multiple_results=True)(ctx, *operands)
+
+    def impl(*arrays: Any, **params: Any) -> Any:
+        return _eager(primitive, tuple(sorted(params.items())))(*arrays)
+
+    primitive.def_impl(impl)
+    primitive.def_abstract_eval(abstract)
+    mlir.register_lowering(primitive, lowering)
+    batching.primitive_batchers[primitive] = functools.partial(batch, primitive, op.one_device)
+    return primitive
+
+
+def _typed(like: Any, layout: Layout, shape: tuple[int, ...], dtype: Any, spec: Any) -> Any:
+    """An abstract value beside `like`, whose type shows the sharding `spec`."""
+    if layout.kind == "single":
+        sharding = NamedSharding(like.sharding.mesh, PartitionSpec(*(None,) * len(shape)))
+    else:
+        spec = PartitionSpec(*spec, *(None,) * (len(shape) - len(spec)))
+        sharding = layout.typed(spec)
+    return like.update(shape=shape, dtype=jnp.dtype(dtype), sharding=sharding, weak_type=False)
+
+
+def _rows(layout: Layout) -> PartitionSpec:
+    return layout.rows_spec if layout.kind == "dist" else REPLICATED
+
+
+def _vector(layout: Layout) -> PartitionSpec:
+    return PartitionSpec(layout.axes) if layout.kind == "dist" else REPLICATED
+
+
+# --- factorisation ---------------------------------------------------------------------------
+
+
+def _factor_types(a: Any, *, r: Resolved) -> list[Any]:
+    rows, vector = _rows(r.layout), _vector(r.layout)
+    if not (r.exposed and is_split(a.sharding.spec)):
+        # Within one program the type of a factor decides nothing, and showing no axes lets vmap
+        # put those of a batch there. The data lie on the ranks all the same.
+        rows = vector = REPLICATED
+    return [
+        _typed(a, r.layout, (r.padded_rows, r.n), a.dtype, rows),
+        _typed(a, r.layout, (r.aux_count * r.layout.ranks,), a.dtype, vector),
+        _typed(a, r.layout, (8,), jnp.int32, REPLICATED),
+    ]
+
+
+def _padded_factor(r: Resolved, work: Array, aux: Array, info: Array) -> list[Array]:
+    """A factor made on one device in the shapes of the layout, marked as such."""
+    return [
+        pad_rows(work, r.padded_rows),
+        pad_rows(aux, r.aux_count * r.layout.ranks),
+        info.at[_calls.MADE_ON].set(1),
+    ]
+
+
+def _one_device_factor(r: Resolved, work: Array, aux: Array) -> tuple[Array, Array]:
+    return work[: r.n], aux[: r.on_one_rank.aux_count]
+
+
+def _potrf_one_device(r: Resolved, a: Array) -> list[Array]:
+    return _padded_factor(r, *potrf_p.bind(a[: r.n], r=r.on_one_rank))
+
+
+potrf_p = _define(
+    "jaxmg_potrf",
+    Operation(
+        block=_calls.potrf,
+        one_device=_potrf_one_device,
+        pad=lambda r, a: [pad_rows(a, r.padded_rows)],
+        specs=lambda layout: ((_rows(layout),), (_rows(layout), _vector(layout), REPLICATED)),
+    ),
+    _factor_types,
+    batch_factor_operation,
+)
+
+
+# --- solution --------------------------------------------------------------------------------
+
+
+def _solution_type(
+    work: Any, aux: Any, info: Any, b: Any, *, r: Resolved, replicated: bool
+) -> list[Any]:
+    spec = REPLICATED if replicated else _rows(r.layout)
+    return [_typed(work, r.layout, b.shape, b.dtype, spec)]
+
+
+def _mismatch_to_nan(r: Resolved, info: Array, b: Array, made_on: int) -> Array:
+    """b, or NaN if the factor was made with another number of ranks than it is used with."""
+    return jnp.where(info[_calls.MADE_ON] == made_on, b, jnp.asarray(jnp.nan, b.dtype))
+
+
+def _potrs_block(
+    r: Resolved, ctx: Array, work: Array, aux: Array, info: Array, b: Array, *, replicated: bool
+) -> list[Array]:
+    if r.exposed and r.layout.kind == "dist":
+        b = _mismatch_to_nan(r, info, b, 0)
+    return [_calls.potrs(r, ctx, work, aux, info, b, replicated=replicated)]
+
+
+def _potrs_one_device(
+    r: Resolved, work: Array, aux: Array, info: Array, b: Array, *, replicated: bool
+) -> list[Array]:
+    rows = b.shape[0]
+    b = _mismatch_to_nan(r, info, b[: r.n], 1)
+    work, aux = _one_device_factor(r, work, aux)
+    (x,) = potrs_p.bind(work, aux, info, b, r=r.on_one_rank, replicated=True)
+    return [pad_rows(x, rows)]
+
+
+def _potrs_specs(layout: Layout, *, replicated: bool) -> tuple[Specs, Specs]:
+    rhs = REPLICATED if replicated else _rows(layout)
+    return (_rows(layout), _vector(layout), REPLICATED, rhs), (rhs,)
+
+
+potrs_p = _define(
+    "jaxmg_potrs",
+    Operation(
+        block=_potrs_block,
+        one_device=_potrs_one_device,
+        pad=lambda r, *arrays, replicated: arrays,
+        specs=_potrs_specs,
+    ),
+    _solution_type,
+    batch_potrs,
+)
+
+
+# --- log-determinant -------------------------------------------------------------------------
+
+
+def _logdet_one_device(r: Resolved, work: Array, info: Array) -> list[Array]:
+    return list(logdet_p.bind(work[: r.n], info, r=r.on_one_rank))
+
+
+logdet_p = _define(
+    "jaxmg_logdet",
+    Operation(
+        block=lambda r, ctx, work, info: [_calls.logdet(r, ctx, work, info)],
+        one_device=_logdet_one_device,
+        pad=lambda r, *arrays: arrays,
+        specs=lambda layout: ((_rows(layout), REPLICATED), (REPLICATED,)),
+    ),
+    lambda work, info, *, r: [_typed(work, r.layout, (), r.real_dtype, REPLICATED)],
+    batch_factor_operation,
+)
+
+
+# --- place of a failure ----------------------------------------------------------------------
+
+
+def _locate_types(work: Any, aux: Any, info: Any, *, r: Resolved) -> list[Any]:
+    return [
+        work.update(weak_type=False),
+        _typed(work, r.layout, (8,), jnp.int32, REPLICATED),
+    ]
+
+
+def _locate_one_device(r: Resolved, work: Array, aux: Array, info: Array) -> list[Array]:
+    short, aux = _one_device_factor(r, work, aux)
+    short, info = locate_p.bind(short, aux, info, r=r.on_one_rank)
+    return [pad_rows(short, work.shape[0]), info.at[_calls.MADE_ON].set(1)]
+
+
+locate_p = _define(
+    "jaxmg_locate",
+    Operation(
+        block=_calls.locate,
+        one_device=_locate_one_device,
+        pad=lambda r, *arrays: arrays,
+        specs=lambda layout: (
+            (_rows(layout), _vector(layout), REPLICATED),
+            (_rows(layout), REPLICATED),
+        ),
+    ),
+    _locate_types,
+    batch_factor_operation,
+)
+
+
+# --- block-cyclic storage --------------------------------------------------------------------
+
+
+def cyclic_order(n: int, ranks: int, tile: int, rows: int) -> np.ndarray:
+    """For each row of block-cyclic storage, `rows` to a rank, the row of A there (n: none)."""
+    index = np.arange(n)
+    tiles = index // tile
+    place = (tiles % ranks) * rows + (tiles // ranks) * tile + index % tile
+    order = np.full(ranks * rows, n)
+    order[place] = index
+    return order
+
+
+def _cyclic_block(r: Resolved, ctx: Array, a: Array, *, inverse: bool) -> list[Array]:
+    a = pad_rows(a, r.rows)
+    a = _calls.cyclic(ctx, a, n=r.n, tile=r.tile, inverse=inverse)
+    return [a[: -(-r.n // r.layout.ranks)] if inverse else a]
+
+
+def _cyclic_one_device(r: Resolved, a: Array, *, inverse: bool) -> list[Array]:
+    order = cyclic_order(r.n, r.layout.ranks, r.tile, r.rows)
+    if inverse:
+        back = np.zeros(r.n, np.int64)
+        back[order[order < r.n]] = np.flatnonzero(order < r.n)
+        return [pad_rows(a[back], -(-r.n // r.layout.ranks) * r.layout.ranks)]
+    padded = pad_rows(a[: r.n], r.n + 1)  # the last row is zero
+    return [padded[order]]
+
+
+def _cyclic_type(a: Any, *, r: Resolved, inverse: bool) -> list[Any]:
+    rows = -(-r.n // r.layout.ranks) if inverse else r.rows
+    shape = (rows * r.layout.ranks, a.shape[1])
+    return [_typed(a, r.layout, shape, a.dtype, _rows(r.layout))]
+
+
+cyclic_p = _define(
+    "jaxmg_cyclic",
+    Operation(
+        block=_cyclic_block,
+        one_device=_cyclic_one_device,
+        pad=lambda r, a, inverse: [a],
+        specs=lambda layout, inverse: ((_rows(layout),), (_rows(layout),)),
+    ),
+    _cyclic_type,
+    batch_factor_operation,
+)

@@ -1,0 +1,77 @@
+"""The command group ``jaxmg``."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import click
+
+import jaxmg
+from jaxmg.bench.command import main as bench
+from jaxmg.cli import devices
+from jaxmg.cli.failure import Exit, Failure
+from jaxmg.cli.loading import ACCEPTED
+from jaxmg.cli.solve import library_errors, solve
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(jaxmg.__version__, prog_name="jaxmg")
+def main() -> None:
+    """Distributed dense linear algebra for JAX."""
+
+
+main.add_command(solve)
+main.add_command(bench, "bench")
+
+_devices = click.option(
+    "--devices",
+    "count",
+    type=click.IntRange(1, devices.MOST),
+    help="Devices to use: GPUs, or virtual CPU devices where there are none.",
+)
+
+
+@main.command()
+@_devices
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def info(count: int | None, as_json: bool) -> None:
+    """Show versions, devices, links between them, and the libraries that were found."""
+    devices.start(count)
+    found = jaxmg.info()
+    click.echo(json.dumps(dict(found), default=str, indent=2) if as_json else str(found))
+
+
+@main.command()
+@_devices
+def selftest(count: int | None) -> None:
+    """Run small problems of every routine and type on the devices that are here."""
+    mesh = devices.start(count)
+    with library_errors():
+        outcome = jaxmg.selftest(mesh=mesh)
+    click.echo(str(outcome))
+    sys.exit(Exit.SUCCESS if outcome else Exit.NUMERICAL)
+
+
+@main.command()
+@click.argument("routine")
+@click.argument("n", type=click.IntRange(min=0))
+@click.option("--dtype", type=click.Choice(ACCEPTED), default="float64", show_default=True)
+@click.option("--nrhs", type=click.IntRange(min=0), default=1, show_default=True)
+@click.option("--tile", type=click.IntRange(min=1), help="Tile size (default: planned).")
+@click.option(
+    "--devices",
+    "count",
+    type=click.IntRange(1, devices.MOST),
+    help="Devices to plan for; they need not be here (default: all that are).",
+)
+def plan(routine: str, n: int, dtype: str, nrhs: int, tile: int | None, count: int | None) -> None:
+    """Say what ROUTINE would do and need for an N x N matrix; nothing is allocated."""
+    devices.configure(count)
+    try:
+        with library_errors():
+            planned = jaxmg.plan(routine, n, dtype, nrhs=nrhs, mesh=count, T_A=tile)
+    except (ValueError, TypeError) as error:
+        raise Failure(str(error), Exit.USAGE) from error
+    click.echo(str(planned))
+    sys.exit(Exit.SUCCESS if planned.fits is not False else Exit.MEMORY)

@@ -1,0 +1,215 @@
+"""Functions for Hermitian positive definite matrices."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from .._arguments import cast, common_dtype, host_or_device, place_matrix, triangle_of
+from .._cholesky import Factor
+from .._factor_object import CholeskyFactor, factorise, factorise_in_place
+from .._layout import AnyMesh, resolve_plan
+from .._memory import check_memory
+from .._potrs import Specs, potrs
+from .._resolve import check_mesh, check_specs, is_concrete, resolve
+
+
+def _square(routine: str, a: Any) -> Any:
+    a = host_or_device(a, "a")
+    if a.ndim < 2 or a.shape[-1] != a.shape[-2]:
+        manual = a.ndim == 2 and isinstance(a, jax.core.Tracer)
+        if not manual:
+            raise ValueError(
+                f"{routine}: a has shape {tuple(a.shape)}; accepted are matrices (..., n, n)."
+            )
+    return a
+
+
+def cho_factor(
+    a: Any,
+    lower: bool | None = None,
+    overwrite_a: bool = False,
+    check_finite: bool = True,
+    *,
+    mesh: AnyMesh | None = None,
+    in_specs: Specs = None,
+    T_A: int | None = None,
+) -> CholeskyFactor:
+    """Factors a Hermitian positive definite matrix for later use.
+
+    Args:
+        a: the matrix, shape (..., n, n).
+        lower: True or False says that only the lower or upper triangle is valid. None: all is.
+        overwrite_a: eagerly, whether `a` may be overwritten; it is deleted then, and derivatives
+            are those with respect to right-hand sides alone.
+        check_finite: accepted as in SciPy. NaN and infinities always give a status and NaN.
+        mesh: the mesh to work on; None finds it from `a` or the context.
+        in_specs: the spec of `a`.
+        T_A: rows that are eliminated together. None lets the plan choose.
+
+    Returns:
+        A :class:`CholeskyFactor`, which unpacks as a pair: ``c, lower = cho_factor(a)``.
+
+    Raises:
+        ValueError, TypeError: an argument is not acceptable; the message names it.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from jaxmg.linalg import cho_factor, cho_solve
+        >>> a = jnp.array([[4.0, 2.0], [2.0, 3.0]])
+        >>> cho_solve(cho_factor(a), jnp.array([2.0, 5.0])).tolist()
+        [-0.5, 2.0]
+    """
+    del check_finite
+    a = _square("cho_factor", a)
+    if a.ndim > 2:
+        options: dict[str, Any] = {"mesh": mesh, "in_specs": in_specs, "T_A": T_A}
+        return jax.vmap(lambda x: cho_factor(x, lower, **options))(jnp.asarray(a))
+    a = cast(a, common_dtype("cho_factor", a=a))
+    n = a.shape[1]
+    spec = check_specs(in_specs)[0]
+    layout = resolve(a, n=n, mesh=check_mesh(mesh), spec=spec)
+    r = resolve_plan(
+        layout, n, str(a.dtype), tile=T_A or 0, triangle=triangle_of(lower), exposed=True
+    )
+    in_place = overwrite_a and is_concrete(a)
+    check_memory("cho_factor", r, 1, in_place=in_place or not is_concrete(a))
+    a = place_matrix(a, layout, n)
+    if n == 0:
+        empty = jnp.zeros((0, 0), a.dtype)
+        return CholeskyFactor(
+            a, Factor(empty, jnp.zeros((0,), a.dtype), jnp.zeros((8,), jnp.int32)), r, lower
+        )
+    if not in_place:
+        return CholeskyFactor(a, factorise(r, jax.lax.stop_gradient(a)), r, lower)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Some donated buffers were not usable")
+        parts = factorise_in_place(r, a)
+    if not a.is_deleted():
+        a.delete()
+    return CholeskyFactor(None, parts, r, lower)
+
+
+def cho_solve(
+    c_and_lower: CholeskyFactor | tuple[CholeskyFactor, Any],
+    b: Any,
+    overwrite_b: bool = False,
+    check_finite: bool = True,
+) -> Array:
+    """Solves A x = b with a factor from :func:`cho_factor`.
+
+    Args:
+        c_and_lower: the factor, or the pair that it unpacks to.
+        b: shape (n,), or (..., n, k) whose batch axes broadcast with those of the factor.
+        overwrite_b: accepted as in SciPy, without effect.
+        check_finite: accepted as in SciPy, without effect.
+
+    Returns:
+        x with the shape and sharding of `b`.
+
+    Raises:
+        ValueError, TypeError: an argument is not acceptable; the message names it.
+    """
+    del overwrite_b, check_finite
+    factor = c_and_lower
+    if isinstance(factor, (tuple, list)) and len(factor) == 2:
+        factor = factor[0]
+    if not isinstance(factor, CholeskyFactor):
+        raise TypeError(
+            f"c_and_lower: got {type(c_and_lower).__name__}; accepted are what cho_factor returns "
+            "and the pair that it unpacks to."
+        )
+    return factor.solve(b)
+
+
+def solve(
+    a: Any,
+    b: Any,
+    lower: bool | None = None,
+    overwrite_a: bool = False,
+    overwrite_b: bool = False,
+    check_finite: bool = True,
+    assume_a: str = "gen",
+    *,
+    mesh: AnyMesh | None = None,
+    in_specs: Specs = None,
+) -> Array:
+    """Solves A x = b.
+
+    Args:
+        a: the matrix, shape (..., n, n).
+        b: shape (n,), or (..., n, k) whose batch axes broadcast with those of `a`. Only a b of
+            one axis is a vector.
+        lower: True or False says that only the lower or upper triangle is valid. None: all is.
+        overwrite_a: eagerly, whether `a` may be overwritten; it is deleted then.
+        overwrite_b: accepted as in SciPy, without effect.
+        check_finite: accepted as in SciPy. NaN and infinities always give NaN.
+        assume_a: "pos": A is Hermitian positive definite.
+        mesh: the mesh to work on; None finds it from `a` or the context.
+        in_specs: the specs of `a` and `b`.
+
+    Returns:
+        x with the shape of `b` (batch axes broadcast); NaN if A is not positive definite.
+
+    Raises:
+        ValueError, TypeError: an argument is not acceptable; the message names it.
+    """
+    del overwrite_b, check_finite
+    if assume_a not in ("pos", "positive definite"):
+        raise ValueError(f"assume_a: got {assume_a!r}; accepted is 'pos'.")
+    a, b = _square("solve", a), host_or_device(b, "b")
+    options: dict[str, Any] = {"mesh": mesh, "in_specs": in_specs, "lower": lower}
+    if a.ndim == 2 and b.ndim <= 2:
+        out: Array = potrs(a, b, donate=overwrite_a, **options)
+        return out
+    a, b = jnp.asarray(a), jnp.asarray(b)
+    if b.ndim == 0 or b.shape[-1 if b.ndim == 1 else -2] != a.shape[-1]:
+        raise ValueError(
+            f"solve: b has shape {tuple(b.shape)} beside matrices of shape {tuple(a.shape)}; "
+            "accepted are (n,) for one vector and (..., n, k)."
+        )
+    batch = jnp.broadcast_shapes(a.shape[:-2], b.shape[:-2] if b.ndim > 1 else ())
+    mapped = b.ndim > 1
+    b = jnp.broadcast_to(b, (*batch, *b.shape[-2:])) if mapped else b
+    whole = a.ndim == 2
+    a = a if whole else jnp.broadcast_to(a, (*batch, *a.shape[-2:]))
+    function: Any = lambda x, y: potrs(x, y, **options)  # noqa: E731
+    for _ in batch:
+        function = jax.vmap(function, (None if whole else 0, 0 if mapped else None))
+    x: Array = function(a, b)
+    return x
+
+
+def logdet(
+    a: Any,
+    *,
+    lower: bool | None = None,
+    mesh: AnyMesh | None = None,
+    in_specs: Specs = None,
+) -> Array:
+    """log(det(A)) of Hermitian positive definite matrices.
+
+    Args:
+        a: the matrix, shape (..., n, n).
+        lower: True or False says that only the lower or upper triangle is valid. None: all is.
+        mesh: the mesh to work on; None finds it from `a` or the context.
+        in_specs: the spec of `a`.
+
+    Returns:
+        A real array with the shape of the batch; NaN if A is not positive definite.
+
+    Raises:
+        ValueError, TypeError: an argument is not acceptable; the message names it.
+    """
+    a = _square("logdet", a)
+    if a.ndim > 2:
+        options: dict[str, Any] = {"lower": lower, "mesh": mesh, "in_specs": in_specs}
+        return jax.vmap(lambda x: logdet(x, **options))(jnp.asarray(a))
+    nothing = jnp.zeros((a.shape[1], 0), common_dtype("logdet", a=a))
+    _, value = potrs(a, nothing, mesh=mesh, in_specs=in_specs, lower=lower, return_logdet=True)
+    out: Array = value
+    return out

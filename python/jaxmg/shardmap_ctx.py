@@ -1,0 +1,82 @@
+"""Forms of the routines for callers who manage ``jit`` or ``shard_map`` themselves."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+from jax import Array
+
+from . import _cholesky
+from ._arguments import check_tile
+from ._layout import AnyMesh
+from ._potrs import Specs, prepare, replace_call, run
+from ._resolve import check_mesh, check_specs, manual_axes
+
+
+def potrs_shardmap_ctx(
+    a: Any,
+    b: Any,
+    T_A: int | None = None,
+    mesh: AnyMesh | bool | None = None,
+    matrix_specs: Specs = None,
+    *,
+    in_specs: Specs = None,
+    return_logdet: bool = False,
+    pad: bool = True,
+    lower: bool | None = None,
+    n: int | None = None,
+) -> tuple[Array, ...]:
+    """Solves A x = b, with A Hermitian positive definite, in a context of the caller's.
+
+    Inside the caller's ``shard_map``, `a` is the block of rows of one device, of shape
+    (ceil(n / devices), n), and `b` is the whole right-hand side, equal on all devices. The fourth
+    positional argument may then be `pad`.
+
+    Outside of one, `a` and `b` are global arrays, and the work buffer that takes the place of `a`
+    is returned first: a caller whose ``jax.jit`` donates `a` and returns that buffer has the
+    matrix overwritten in place.
+
+    Args:
+        a: the matrix, or a block of it.
+        b: right-hand sides, shape (n,) or (n, k).
+        T_A: rows that are eliminated together. None lets the plan choose.
+        mesh: outside of shard_map, the mesh to work on.
+        matrix_specs: outside of shard_map, the spec of the matrix (and that of b).
+        in_specs: another name of `matrix_specs`.
+        return_logdet: whether to return log(det(A)) too.
+        pad: False says that blocks are padded by ``calculate_padding(rows, T_A)`` rows already.
+        lower: True or False says that only the lower or upper triangle of `a` is valid.
+        n: the true size of a matrix whose rows are padded.
+
+    Returns:
+        Inside of shard_map ``(x, [logdet,] status)``, outside ``(a_work, x, [logdet,] status)``.
+        The status is an int32 array of shape (1,); its numbers are those of
+        :func:`jaxmg.potrs`.
+
+    Raises:
+        ValueError, TypeError: an argument is not acceptable; the message names it.
+    """
+    if isinstance(mesh, bool):
+        pad = mesh
+        mesh = None
+    inside = bool(manual_axes(jax.sharding.get_abstract_mesh()))
+    call, a, b = prepare(
+        "potrs_shardmap_ctx",
+        a,
+        b,
+        tile=check_tile(T_A),
+        mesh=check_mesh(mesh),
+        specs=check_specs(in_specs, matrix_specs),
+        pad=pad,
+        lower=lower,
+        n=n,
+        exposed=not inside,
+    )
+    call = replace_call(call, want_status=True, want_logdet=return_logdet, keep_work=not inside)
+    out = run(call, a, b)
+    results = [] if inside else [out.work]
+    results.append(out.x)
+    if return_logdet:
+        results.append(out.logdet)
+    return (*results, _cholesky.status(out.info).reshape(1))

@@ -1,0 +1,116 @@
+// What the groups of the device check share: a place to count failures, and arrays on the device.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <atomic>
+#include <cmath>
+#include <complex>
+#include <cstdio>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "core/dtype.h"
+#include "matrices.h"
+#include "tile/cuda/error.h"
+
+namespace jaxmg::test {
+
+// A group of checks; prints one line when it ends.
+class Group {
+ public:
+  explicit Group(std::string name) : name_(std::move(name)) {}
+  ~Group() {
+    std::printf("%-52s %s (%d checks, %d failed)\n", name_.c_str(), failed_ > 0 ? "FAILED" : "ok",
+                checks_.load(), failed_.load());
+    std::fflush(stdout);
+    total_failures() += failed_;
+  }
+  Group(const Group&) = delete;
+  Group& operator=(const Group&) = delete;
+
+  void expect(bool ok, const std::string& what) {
+    ++checks_;
+    if (!ok && ++failed_ <= 10) {
+      std::printf("  %s: %s\n", name_.c_str(), what.c_str());
+    }
+  }
+  // value <= limit, and not NaN.
+  void expect_small(double value, double limit, const std::string& what) {
+    expect(value <= limit, what + ": " + std::to_string(value) + " > " + std::to_string(limit));
+  }
+
+  static std::atomic<int>& total_failures() {
+    static std::atomic<int> total{0};
+    return total;
+  }
+
+ private:
+  std::string name_;
+  std::atomic<int> checks_{0};
+  std::atomic<int> failed_{0};
+};
+
+template <class T>
+std::string type_name() {
+  switch (dtype_of<T>) {
+    case DType::f32:
+      return "f32";
+    case DType::f64:
+      return "f64";
+    case DType::c64:
+      return "c64";
+    case DType::c128:
+      return "c128";
+    case DType::i32:
+      return "i32";
+  }
+  return "";
+}
+
+template <class T>
+inline constexpr double epsilon = std::numeric_limits<Real<T>>::epsilon();
+
+// An array on the current device.
+template <class T>
+class DeviceArray {
+ public:
+  explicit DeviceArray(Size count) : count_(count) {
+    JAXMG_CUDA_CHECK(cudaMalloc(reinterpret_cast<void**>(&data_), bytes() + 16));
+  }
+  explicit DeviceArray(const std::vector<T>& host) : DeviceArray(static_cast<Size>(host.size())) {
+    upload(host);
+  }
+  ~DeviceArray() { cudaFree(data_); }
+  DeviceArray(const DeviceArray&) = delete;
+  DeviceArray& operator=(const DeviceArray&) = delete;
+
+  T* get() const { return data_; }
+  Size count() const { return count_; }
+  std::size_t bytes() const { return static_cast<std::size_t>(count_) * sizeof(T); }
+  void upload(const std::vector<T>& host) {
+    JAXMG_CUDA_CHECK(cudaMemcpy(data_, host.data(), bytes(), cudaMemcpyHostToDevice));
+    JAXMG_CUDA_CHECK(cudaDeviceSynchronize());  // the last piece may still be on its way
+  }
+  // Follows all work of the device.
+  std::vector<T> download() const {
+    std::vector<T> host(static_cast<std::size_t>(count_));
+    JAXMG_CUDA_CHECK(cudaDeviceSynchronize());
+    JAXMG_CUDA_CHECK(cudaMemcpy(host.data(), data_, bytes(), cudaMemcpyDeviceToHost));
+    return host;
+  }
+
+ private:
+  T* data_ = nullptr;
+  Size count_ = 0;
+};
+
+// The groups.
+void check_tiles();
+void check_communicator(int devices);
+void check_cholesky(int devices);
+// Seconds of a factorisation and a solve of order n on all devices.
+void time_cholesky(int devices, Size n, const std::string& type, Size tile);
+
+}  // namespace jaxmg::test

@@ -1,0 +1,280 @@
+// Cholesky factorisation, solution and failure reports on ranks that are GPUs.
+#include <chrono>
+
+#include "algo/cholesky.h"
+#include "algo/cholesky_logdet.h"
+#include "algo/cholesky_solve.h"
+#include "algo/cyclic.h"
+#include "algo/first_failing_minor.h"
+#include "check.h"
+#include "comm/cuda/stream_fork.h"
+#include "gpu_ranks.h"
+#include "tile/cuda/cuda.h"
+
+namespace jaxmg::test {
+namespace {
+
+using tile::Cuda;
+
+// One rank's buffers and its calls.
+template <class T>
+class RankRun {
+ public:
+  RankRun(GpuRank& gpu, Size n, Size tile, Triangle valid)
+      : gpu_(gpu), n_(n), tile_(tile), valid_(valid) {
+    gpu_.context.prepare(dtype_of<T>);
+  }
+
+  PlanRequest request(Routine routine) const {
+    PlanRequest q;
+    q.routine = routine;
+    q.type = dtype_of<T>;
+    q.n = n_;
+    q.ranks = gpu_.comm.size();
+    q.tile = tile_;
+    q.platform = Platform::cuda;
+    q.mirror = valid_ != Triangle::whole;
+    q.library_bytes = gpu_.context.lanes().library_bytes(dtype_of<T>, Plan(q).tile());
+    return q;
+  }
+
+  // Runs a rank program with scratch that is full of NaN, between a fork and a join of the stream.
+  template <class Program>
+  void call(const PlanRequest& q, Program program) {
+    const Plan plan(q);
+    tile_ = plan.tile();
+    DeviceArray<char> scratch(std::max<Size>(1, plan.scratch_bytes()));
+    JAXMG_CUDA_CHECK(cudaMemset(scratch.get(), 0xff, scratch.bytes()));
+    JAXMG_CUDA_CHECK(cudaDeviceSynchronize());
+    auto& lanes = gpu_.context.lanes();
+    const Entry library = plan.entry(Buffer::library);
+    lanes.bind(scratch.get() + library.offset, library.bytes(), dtype_of<T>, tile_);
+    Observer observer;
+    Rank<Cuda> rank{gpu_.comm, lanes, plan, Workspace(plan, scratch.get()), observer};
+    tile::CudaLane stream(tile::StreamPriority::lowest, std::make_shared<tile::EventPool>());
+    StreamFork region(gpu_.comm, lanes, gpu_.context.events(), stream.stream());
+    program(rank);
+    region.join();
+    JAXMG_CUDA_CHECK(cudaStreamSynchronize(stream.stream()));
+  }
+
+  Size tile() const { return tile_; }
+
+ private:
+  GpuRank& gpu_;
+  Size n_;
+  Size tile_;
+  Triangle valid_;
+};
+
+template <class T>
+std::vector<T> shard_of(const Matrix<T>& a, const Distribution& dist, int rank) {
+  std::vector<T> shard(static_cast<std::size_t>(dist.capacity() * a.cols), T(0));
+  for (Size i = 0; i < dist.local_size(rank); ++i) {
+    const Size row = *dist.global(rank, LocalIndex(i));
+    std::copy_n(a.data.begin() + row * a.cols, a.cols, shard.begin() + i * a.cols);
+  }
+  return shard;
+}
+
+template <class T>
+void check_solve(Group& group, int devices, int ranks, Size n, Size tile, Triangle valid) {
+  const auto whole = random_hpd<T>(n, 41);
+  auto given = whole;
+  for (Size i = 0; valid != Triangle::whole && i < n; ++i) {
+    for (Size j = 0; j < n; ++j) {
+      if (valid == Triangle::lower ? j > i : j < i) {
+        given(i, j) = T(std::numeric_limits<Real<T>>::quiet_NaN());
+      }
+    }
+  }
+  const Size nrhs = 3;
+  const auto b = random_matrix<T>(n, nrhs, 42);
+  const std::string name = "n " + std::to_string(n) + " ranks " + std::to_string(ranks) + " tile " +
+                           std::to_string(tile);
+  run_gpu_ranks(ranks, devices, true, [&](GpuRank& gpu) {
+    const int me = gpu.comm.rank();
+    RankRun<T> run(gpu, n, tile, valid);
+    const Plan plan(run.request(Routine::potrf));
+    const Distribution dist = plan.distribution();
+    DeviceArray<T> a(shard_of(given, dist, me));
+    const Size aux = aux_count(n, ranks, plan.tile()) / 2;
+    DeviceArray<T> saved(aux), inverse(aux);
+    DeviceArray<Info> info(1);
+    run.call(run.request(Routine::potrf), [&](Rank<Cuda>& rank) {
+      cholesky_factor<Cuda, T>(rank, valid, a.get(), saved.get(), inverse.get(), info.get());
+    });
+    group.expect(info.download()[0].kind == 0, name + " factored");
+    DeviceArray<T> x(b.data);
+    PlanRequest q = run.request(Routine::potrs);
+    q.nrhs = nrhs;
+    run.call(q, [&](Rank<Cuda>& rank) {
+      cholesky_solve<Cuda, T>(rank, a.get(), inverse.get(), info.get(), x.get(), x.get());
+    });
+    Matrix<T> solution(n, nrhs);
+    solution.data = x.download();
+    group.expect_small(solve_residual(whole, b, solution), 25, name + " residual");
+    DeviceArray<Real<T>> logdet(1);
+    run.call(run.request(Routine::logdet), [&](Rank<Cuda>& rank) {
+      cholesky_logdet<Cuda, T>(rank, a.get(), info.get(), logdet.get());
+    });
+    group.expect(std::isfinite(logdet.download()[0]), name + " log-determinant");
+  });
+}
+
+// An indefinite matrix: NaN solutions and the index of the failing minor on every rank.
+template <class T>
+void check_failing_minor(Group& group, int devices, int ranks) {
+  const Size n = 90;
+  const Size place = 61;
+  auto whole = random_hpd<T>(n, 43);
+  whole(place, place) = T(-5);
+  run_gpu_ranks(ranks, devices, true, [&](GpuRank& gpu) {
+    RankRun<T> run(gpu, n, 16, Triangle::whole);
+    const Plan plan(run.request(Routine::potrf));
+    DeviceArray<T> a(shard_of(whole, plan.distribution(), gpu.comm.rank()));
+    const Size aux = aux_count(n, ranks, plan.tile()) / 2;
+    DeviceArray<T> saved(aux), inverse(aux);
+    DeviceArray<Info> info(1);
+    run.call(run.request(Routine::potrf), [&](Rank<Cuda>& rank) {
+      cholesky_factor<Cuda, T>(rank, Triangle::whole, a.get(), saved.get(), inverse.get(),
+                               info.get());
+    });
+    group.expect(info.download()[0].kind == static_cast<int>(Kind::not_positive_definite),
+                 "failure seen");
+    run.call(run.request(Routine::locate), [&](Rank<Cuda>& rank) {
+      first_failing_minor<Cuda, T>(rank, a.get(), saved.get(), info.get());
+    });
+    const Info report = info.download()[0];
+    group.expect(report.position == place + 1, "failing minor " + std::to_string(report.position));
+  });
+}
+
+template <class T>
+void check_cyclic(Group& group, int devices, int ranks) {
+  const Size n = 203;
+  const Size columns = 37;
+  const Size tile = 8;
+  const auto a = random_matrix<T>(n, columns, 44);
+  run_gpu_ranks(ranks, devices, true, [&](GpuRank& gpu) {
+    RankRun<T> run(gpu, n, tile, Triangle::whole);
+    PlanRequest q = run.request(Routine::cyclic);
+    q.columns = columns;
+    const int me = gpu.comm.rank();
+    const Distribution contiguous(n, ranks, tile, Storage::contiguous);
+    const Distribution cyclic(n, ranks, tile, Storage::cyclic);
+    auto shard = shard_of(a, contiguous, me);
+    const Size capacity = std::max(contiguous.capacity(), cyclic.capacity());
+    shard.resize(static_cast<std::size_t>(capacity * columns));
+    DeviceArray<T> data(shard);
+    run.call(q, [&](Rank<Cuda>& rank) { to_cyclic<Cuda, T>(rank, n, tile, columns, data.get()); });
+    const auto there = data.download();
+    const auto wanted = shard_of(a, cyclic, me);
+    const Size held = cyclic.local_size(me) * columns;
+    group.expect(std::equal(there.begin(), there.begin() + held, wanted.begin()), "to cyclic");
+    run.call(q,
+             [&](Rank<Cuda>& rank) { from_cyclic<Cuda, T>(rank, n, tile, columns, data.get()); });
+    const auto back = data.download();
+    const Size own = contiguous.local_size(me) * columns;
+    group.expect(std::equal(back.begin(), back.begin() + own, shard.begin()), "and back");
+  });
+}
+
+template <class T>
+void check_type(int devices) {
+  Group group("algorithms: Cholesky, mirror, cyclic " + type_name<T>());
+  for (const int ranks : {1, 2, 3, 8}) {
+    for (const auto& [n, tile] :
+         std::vector<std::pair<Size, Size>>{{1, 4}, {7, 2}, {65, 8}, {130, 16}, {301, 32}}) {
+      check_solve<T>(group, devices, ranks, n, tile, Triangle::whole);
+    }
+    check_solve<T>(group, devices, ranks, 77, 8, Triangle::lower);
+    check_solve<T>(group, devices, ranks, 77, 8, Triangle::upper);
+    check_failing_minor<T>(group, devices, ranks);
+    check_cyclic<T>(group, devices, ranks);
+  }
+}
+
+double now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+// The rank's rows of a symmetric matrix with random entries, shifted to be positive definite.
+template <class T>
+void fill_shard(tile::CudaLane& lane, const Distribution& dist, int rank, T* a) {
+  const Size n = dist.size();
+  const auto shift = static_cast<Real<T>>(1.5 * std::sqrt(static_cast<double>(n)));
+  const Size own = dist.local_size(rank);
+  const Size first = own > 0 ? *dist.global(rank, LocalIndex(0)) : 0;
+  // Entry (i, j) is random number i + j: symmetric, and a Hankel matrix, whose norm is like that of
+  // independent entries.
+  for (Size j = 0; j < own; ++j) {
+    Cuda::random_vector<T>(lane, n, first + j, Real<T>(0.5), a + j * n);
+  }
+  Cuda::fill<T>(lane, 1, own, T(shift * 2), T(shift * 2), a + first, n + 1);
+  JAXMG_CUDA_CHECK(cudaDeviceSynchronize());
+}
+
+template <class T>
+void time_type(int devices, Size n, Size tile) {
+  run_gpu_ranks(devices, devices, true, [&](GpuRank& gpu) {
+    const int me = gpu.comm.rank();
+    RankRun<T> run(gpu, n, tile, Triangle::whole);
+    const Plan plan(run.request(Routine::potrf));
+    const Distribution dist = plan.distribution();
+    DeviceArray<T> a(dist.capacity() * n);
+    const Size aux = aux_count(n, devices, plan.tile()) / 2;
+    DeviceArray<T> saved(aux), inverse(aux), x(n);
+    DeviceArray<Info> info(1);
+    double factor = 1e30;
+    double solve = 1e30;
+    for (int repeat = 0; repeat < 3; ++repeat) {
+      fill_shard<T>(gpu.context.lanes().update, dist, me, a.get());
+      double begin = 0;
+      run.call(run.request(Routine::potrf), [&](Rank<Cuda>& rank) {
+        rank.comm.barrier();
+        begin = now();
+        cholesky_factor<Cuda, T>(rank, Triangle::whole, a.get(), saved.get(), inverse.get(),
+                                 info.get());
+      });
+      factor = std::min(factor, now() - begin);
+      run.call(run.request(Routine::potrs), [&](Rank<Cuda>& rank) {
+        rank.comm.barrier();
+        begin = now();
+        cholesky_solve<Cuda, T>(rank, a.get(), inverse.get(), info.get(), x.get(), x.get());
+      });
+      solve = std::min(solve, now() - begin);
+    }
+    const int kind = info.download()[0].kind;
+    if (me == 0) {
+      std::printf(
+          "%s n %lld devices %d tile %lld: factor %.4f s (%.1f TF/s), solve %.4f s, kind %d\n",
+          type_name<T>().c_str(), static_cast<long long>(n), devices,
+          static_cast<long long>(plan.tile()), factor, plan.flops() / factor / 1e12, solve, kind);
+      std::fflush(stdout);
+    }
+  });
+}
+
+}  // namespace
+
+void check_cholesky(int devices) {
+  check_type<float>(devices);
+  check_type<double>(devices);
+  check_type<std::complex<float>>(devices);
+  check_type<std::complex<double>>(devices);
+}
+
+void time_cholesky(int devices, Size n, const std::string& type, Size tile) {
+  if (type == "f32") {
+    time_type<float>(devices, n, tile);
+  } else if (type == "c64") {
+    time_type<std::complex<float>>(devices, n, tile);
+  } else if (type == "c128") {
+    time_type<std::complex<double>>(devices, n, tile);
+  } else {
+    time_type<double>(devices, n, tile);
+  }
+}
+
+}  // namespace jaxmg::test

@@ -1,0 +1,38 @@
+// Checks tiles, communication and algorithms on the GPUs of this machine.
+//
+//   device_check                         everything, one line a group; exit status 1 on a failure
+//   device_check --time N [TYPE [TILE]]  seconds of a factorisation of order N on 1 .. all devices
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+
+#include "check.h"
+
+int main(int argc, char** argv) {
+  using namespace jaxmg;
+  int devices = 0;
+  if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0) {
+    std::printf("no GPU here\n");
+    return 2;
+  }
+  try {
+    if (argc > 2 && std::strcmp(argv[1], "--time") == 0) {
+      const std::string type = argc > 3 ? argv[3] : "f64";
+      const Size tile = argc > 4 ? std::atoll(argv[4]) : 0;
+      for (int used = 1; used <= devices; used *= 2) {
+        test::time_cholesky(used, std::atoll(argv[2]), type, tile);
+      }
+      return 0;
+    }
+    std::printf("%d devices\n", devices);
+    test::check_tiles();
+    test::check_communicator(devices);
+    test::check_cholesky(devices);
+  } catch (const std::exception& e) {
+    std::printf("stopped by: %s\n", e.what());
+    return 1;
+  }
+  const int failures = test::Group::total_failures();
+  std::printf(failures == 0 ? "all ok\n" : "%d checks failed\n", failures);
+  return failures == 0 ? 0 : 1;
+}
