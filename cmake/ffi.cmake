@@ -57,8 +57,9 @@ function(jaxmg_relocatable target)
   set_target_properties(${target} PROPERTIES
     BUILD_RPATH_USE_ORIGIN ON
     INSTALL_RPATH "$ORIGIN")
-  # Each library has an engine of its own, also where another one is loaded before it.
-  target_link_options(${target} PRIVATE -Wl,-Bsymbolic)
+  # Only the C functions leave a library: nothing of the archives in it, the C++ library's included
+  # where that is linked statically, meets its like from other libraries of the process.
+  target_link_options(${target} PRIVATE -Wl,--exclude-libs,ALL)
   install(TARGETS ${target} LIBRARY DESTINATION ${JAXMG_LIB_DESTINATION} COMPONENT python)
 endfunction()
 

@@ -144,10 +144,11 @@ def _declare(engine: ctypes.CDLL) -> None:
     engine.jaxmg_counter.argtypes = [ctypes.c_char_p]
     engine.jaxmg_version.restype = ctypes.c_char_p
     engine.jaxmg_version.argtypes = []
-    engine.jaxmg_set_threads.restype = None
-    engine.jaxmg_set_threads.argtypes = [ctypes.c_int]
-    engine.jaxmg_threads.restype = ctypes.c_int
-    engine.jaxmg_threads.argtypes = []
+    if hasattr(engine, "jaxmg_threads"):  # engines that compute on the CPU
+        engine.jaxmg_set_threads.restype = None
+        engine.jaxmg_set_threads.argtypes = [ctypes.c_int]
+        engine.jaxmg_threads.restype = ctypes.c_int
+        engine.jaxmg_threads.argtypes = []
     engine.jaxmg_set_timeout.restype = None
     engine.jaxmg_set_timeout.argtypes = [ctypes.c_double]
     engine.jaxmg_reset_counters.restype = None

@@ -159,8 +159,23 @@ run = jax.jit(solve_call, static_argnums=0)
 _run_donating = jax.jit(solve_call, static_argnums=0, donate_argnums=1)
 
 
+def _share_memory(a: Array, b: Array) -> bool:
+    """Whether two arrays are views of the same buffers, as copies to the same place may be."""
+    if a is b:
+        return True
+    first, second = (
+        {shard.data.unsafe_buffer_pointer() for shard in x.addressable_shards} for x in (a, b)
+    )
+    return bool(first & second)
+
+
 def _run_in_place(call: Call, a: Array, b: Array) -> Results:
     """Takes over the buffer of `a`, which is gone afterwards in any case."""
+    if _share_memory(a, b):  # a buffer that is given away must not be read under another name
+        out: Results = run(call, a, b)
+        jax.block_until_ready(out.x)
+        a.delete()
+        return out
     with warnings.catch_warnings():
         # A matrix that must be moved or padded first cannot be overwritten; it is only freed.
         warnings.filterwarnings("ignore", message="Some donated buffers were not usable")

@@ -19,10 +19,11 @@ void first_failing_minor(Rank<Device>& rank, T* work, const T* saved_diagonal, I
   const Distribution natural = rank.plan.distribution(Order::natural);
   Device::reset(lane, info);
   Cholesky<Device, T>(rank, natural, work, nullptr, info).run();
+  Device::set_phase(lane, Phase::natural_order, rank.comm.rank(), info);
   auto agreed = rank.comm.agree(lane, info);
   lane.wait(agreed);
   Device::set_if_ok(lane, Kind::not_positive_definite, natural.size(), info);
-  Device::set_phase(lane, Phase::natural_order, rank.comm.rank(), info);
+  Device::set_phase(lane, Phase::natural_order, 0, info);  // of the case just above
 }
 
 }  // namespace jaxmg

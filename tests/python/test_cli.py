@@ -28,10 +28,10 @@ def run_cli(*arguments: object, cwd: Path, **env: str) -> subprocess.CompletedPr
 
 
 def positive_definite(kind: str = "float64") -> np.ndarray:
-    """Random, Hermitian, eigenvalues between about 0.1 and 7."""
+    """Random, Hermitian; the shift is larger than the largest eigenvalue of what is shifted."""
     rng = np.random.default_rng(1)
     x = rng.uniform(-0.5, 0.5, (N, N))
-    a = x + x.T + 5.0 * np.eye(N)
+    a = x + x.T + 9.0 * np.eye(N)
     if kind.startswith("complex"):
         y = rng.uniform(-0.5, 0.5, (N, N))
         a = a + 1j * (y - y.T)

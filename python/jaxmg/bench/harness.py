@@ -20,6 +20,9 @@ import jax
 from jaxmg.bench.records import Measurement
 from jaxmg.bench.residual import Residual
 
+ENOUGH = 20.0
+"""Seconds of timed calls after which a solver that has had two rounds is given no more."""
+
 
 @dataclass
 class Solver:
@@ -70,12 +73,12 @@ class Budget:
         if seconds > 0:
             self._rates[solver, dtype] = flops / seconds
 
-    def refusal(self, solver: str, dtype: str, flops: float, calls: int) -> str | None:
-        """Why `calls` more calls do not fit, or None. A solver never seen is given a try."""
+    def refusal(self, solver: str, dtype: str, flops: float) -> str | None:
+        """Why a first and a timed call do not fit, or None; a solver never seen gets a try."""
         if self.left <= 0:
             return "skipped: the time budget is used up"
         rate = self._rates.get((solver, dtype))
-        needed = calls * flops / rate if rate else 0.0
+        needed = 2 * flops / rate if rate else 0.0
         if needed <= self.left:
             return None
         return f"skipped: takes about {needed:.0f} s, {self.left:.0f} s of the time budget left"
@@ -96,7 +99,7 @@ def measure(
         solvers: Who takes part.
         dtype: Element type, for the estimates of the budget.
         flops: Operations of the problem, likewise.
-        repeats: Number of rounds, at least one.
+        repeats: Number of rounds, at least one; see ENOUGH.
         budget: Time that may be spent. Solvers that would pass it are left out and say so.
         tick: Called with the name of the solver before each call.
 
@@ -107,22 +110,22 @@ def measure(
     running = []
     for solver, m in zip(solvers, measurements, strict=True):
         refusal = solver.needs or _memory_refusal(solver)
-        m.remark = refusal or budget.refusal(solver.name, dtype, flops * solver.calls, repeats + 1)
+        m.remark = refusal or budget.refusal(solver.name, dtype, flops * solver.calls)
         if m.remark is None:
             tick(solver.name)
-            seconds = _turn(solver, m, last=False)
+            seconds = _turn(solver, m, check=False)
             if seconds is not None:
                 m.first_call = seconds
                 running.append((solver, m))
     for turn in range(repeats):
         for solver, m in running:
-            if m.failed or m.remark:
+            if m.failed or m.remark or (len(m.times) >= 2 and sum(m.times) > ENOUGH):
                 continue
             if m.times and m.times[-1] * solver.calls > budget.left:
                 m.remark = f"time budget: {turn} of {repeats} rounds"
                 continue
             tick(solver.name)
-            seconds = _turn(solver, m, last=turn == repeats - 1 or not m.times)
+            seconds = _turn(solver, m, check=turn in (0, repeats - 1))
             if seconds is not None:
                 m.times.append(seconds / solver.calls)
     for _, m in running:
@@ -131,7 +134,7 @@ def measure(
     return measurements
 
 
-def _turn(solver: Solver, m: Measurement, last: bool) -> float | None:
+def _turn(solver: Solver, m: Measurement, check: bool) -> float | None:
     """One timed call; None, and a remark, if it failed."""
     try:
         arguments = jax.block_until_ready(solver.prepare())
@@ -140,7 +143,7 @@ def _turn(solver: Solver, m: Measurement, last: bool) -> float | None:
             result = jax.block_until_ready(solver.call(*arguments))
         seconds = time.perf_counter() - begin
         del arguments
-        if last:
+        if check:
             _check(solver, m, result)
         return seconds
     except Exception as error:

@@ -11,6 +11,7 @@ limit lets them sustain.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 
@@ -22,6 +23,8 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from jaxmg.bench.matrices import AXIS
 
+_BLAS_ORDER = 1536
+
 
 def measure_limits(mesh: Mesh, dtype: str, seconds: float = 1.5) -> dict[str, float]:
     """Rates in FLOP/s of all devices together, by name.
@@ -32,7 +35,7 @@ def measure_limits(mesh: Mesh, dtype: str, seconds: float = 1.5) -> dict[str, fl
         seconds: How long to keep each product going.
     """
     gpu = mesh.devices.flat[0].platform != "cpu"
-    order = 8192 if gpu else 1536
+    order = 8192 if gpu else 1536 // math.isqrt(mesh.size)
     complex_factor = 4.0 if np.dtype(dtype).kind == "c" else 1.0
     flops = 2.0 * order**3
     own = _sustained(_product(mesh, order, dtype, dtype), seconds)
@@ -41,8 +44,8 @@ def measure_limits(mesh: Mesh, dtype: str, seconds: float = 1.5) -> dict[str, fl
         half = _sustained(_product(mesh, order, "float16", "float32"), seconds)
         rates["f16x3"] = mesh.size * flops / half / 3
     if not gpu:
-        blas = _sustained(_blas_product(order, dtype), seconds)
-        rates[f"blas {dtype}"] = complex_factor * flops / blas
+        blas = _sustained(_blas_product(_BLAS_ORDER, dtype), seconds)
+        rates[f"blas {dtype}"] = complex_factor * 2.0 * _BLAS_ORDER**3 / blas
     return rates
 
 
@@ -92,7 +95,9 @@ def _sustained(call: Callable[[], object], seconds: float) -> float:
     batch = max(1, int(0.25 * seconds / one))
     calls, begin = 0, time.perf_counter()
     while True:
-        jax.block_until_ready([call() for _ in range(batch)][-1])
+        for _ in range(batch):
+            product = call()
+        jax.block_until_ready(product)
         calls += batch
         passed = time.perf_counter() - begin
         if passed >= seconds:

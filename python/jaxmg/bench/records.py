@@ -47,8 +47,8 @@ class Measurement:
         solver: Its name.
         times: Seconds of every timed call, in order.
         first_call: Seconds of the first call, which compiles.
-        backward_error: See `jaxmg.bench.residual`; of the last call.
-        lapack_ratio: See `jaxmg.bench.residual`; of the last call.
+        backward_error: See `jaxmg.bench.residual`. Taken after the first and the last round.
+        lapack_ratio: Likewise.
         remark: Why it was left out or cut short, or how it failed.
         failed: It was tried and did not give a good answer.
     """

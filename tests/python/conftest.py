@@ -1,0 +1,32 @@
+"""Eight CPU devices and 64-bit numbers for all tests; meshes as fixtures and helpers."""
+
+import os
+
+DEVICES = 8
+os.environ.setdefault("JAX_PLATFORMS", "cpu")
+flags = os.environ.get("XLA_FLAGS", "")
+if "xla_force_host_platform_device_count" not in flags:
+    os.environ["XLA_FLAGS"] = f"{flags} --xla_force_host_platform_device_count={DEVICES}".strip()
+
+import jax  # noqa: E402
+
+jax.config.update("jax_enable_x64", True)
+
+import pytest  # noqa: E402
+from meshes import line  # noqa: E402
+
+
+@pytest.fixture
+def mesh():
+    """All devices in one axis "x"."""
+    return line(len(jax.devices()))
+
+
+@pytest.fixture(autouse=True)
+def nothing_left_behind():
+    """After each test no call may still wait for other devices."""
+    yield
+    from jaxmg import _native
+
+    if _native.CPU.loaded:
+        assert _native.counter("pending") == 0
