@@ -14,8 +14,10 @@
 #include <algorithm>
 #include <array>
 #include <optional>
+#include <span>
 #include <vector>
 
+#include "algo/block_runs.h"
 #include "algo/hermitian_probe.h"
 #include "algo/mirror.h"
 #include "algo/rank.h"
@@ -168,28 +170,51 @@ class Cholesky {
     if (*k + 1 < dist_.steps() && owner(k + 1) == me_) {
       ++first;  // done by the look-ahead
     }
-    for (LocalTile j = first; j < end; j += rank_.plan.group()) {
-      const LocalTile stop = std::min(j + rank_.plan.group(), end);
-      const Step below = stop < end ? dist_.step({me_, stop}) : Step(dist_.steps());
-      // A group of tile columns shares one product for the rows below all of them, and the
-      // triangle at its top goes tile column by tile column.
-      update_columns(lane, k, j, stop, below, Step(dist_.steps()));
-      for (LocalTile c = j; c < stop; ++c) {
-        update_columns(lane, k, c, c + 1, dist_.step({me_, c}), below);
+    const Size group = rank_.plan.group();
+    const Step last(dist_.steps());
+    BlockRuns near_diagonal(group * dist_.ranks());
+    for (LocalTile j = first; j < end; j += group) {
+      const LocalTile stop = std::min(j + group, end);
+      if (group == 1) {
+        update_columns(lane, k, j, stop, dist_.step({me_, j}), last);
+        continue;
       }
+      // The tile columns of a group share one product for the rows below all of them; the
+      // triangle at its top goes tile column by tile column, all groups at once.
+      const Step below = stop < end ? dist_.step({me_, stop}) : last;
+      update_columns(lane, k, j, stop, below, last);
+      for (LocalTile c = j; c < stop; ++c) {
+        Size sequence = (c - j) * dist_.ranks();
+        for_blocks(k, c, c + 1, dist_.step({me_, c}), below,
+                   [&](const UpdateBlock& block) { near_diagonal.add(sequence++, block); });
+      }
+    }
+    const Panel<Device, T>& panel = panels_[parity(k)];
+    near_diagonal.for_each([&](const UpdateBlock& block, const UpdateBlock& stride, Size count) {
+      panel.update_strided(lane, block.row, stride.row, block.m, block.col, stride.col, block.n,
+                           a_ + block.offset, n_, stride.offset, count);
+    });
+  }
+
+  // Tile columns [j, stop), rows eliminated at steps from .. to - 1, as blocks of panel k's update.
+  template <class Visit>
+  void for_blocks(Step k, LocalTile j, LocalTile stop, Step from, Step to, const Visit& visit) {
+    const std::span<const RowRange> packed = panels_[parity(k)].ranges();
+    const Size first = *dist_.begin(j);
+    const Size width = std::min(*dist_.begin(stop), dist_.local_size(me_)) - first;
+    const Size col = packed_position(packed, dist_.global_begin({me_, j}));
+    for (const RowRange& r : dist_.rows_between(from, to)) {
+      visit(UpdateBlock{packed_position(packed, r.begin), r.count, col, width,
+                        first * n_ + *r.begin});
     }
   }
 
-  // Tile columns [j, stop), rows eliminated at steps from .. to - 1, with panel k.
   void update_columns(typename Device::Lane& lane, Step k, LocalTile j, LocalTile stop, Step from,
                       Step to) {
-    const Panel<Device, T>& panel = panels_[parity(k)];
-    const Size width = std::min(*dist_.begin(stop), dist_.local_size(me_)) - *dist_.begin(j);
-    const Size col = packed_position(panel.ranges(), dist_.global_begin({me_, j}));
-    for (const RowRange& r : dist_.rows_between(from, to)) {
-      panel.update(lane, packed_position(panel.ranges(), r.begin), r.count, col, width,
-                   column(j) + *r.begin, n_);
-    }
+    for_blocks(k, j, stop, from, to, [&](const UpdateBlock& block) {
+      panels_[parity(k)].update(lane, block.row, block.m, block.col, block.n, a_ + block.offset,
+                                n_);
+    });
   }
 
   Rank<Device>& rank_;

@@ -214,8 +214,9 @@ void Publish::post(int rank, Message& message, int first) {
   }
 }
 
+// After a failure the root waits for no reader that has not begun, so none may begin then.
 bool Publish::complete(int rank) const {
-  return rank == root_ ? readers_left_ == 0 : published_;
+  return rank == root_ ? readers_left_ == 0 : published_ && !team_.failed();
 }
 
 bool Publish::busy(int rank) const {

@@ -5,15 +5,14 @@
 // lane that it runs in. Work of one lane runs in order; lanes are ordered only by events and
 // tickets. An operation with a dimension of 0 does nothing.
 //
+// clang-format off
 //   class Lane    wait(const Event&), wait(const Ticket&): later work of this lane follows it
 //                 record() -> Event: everything put into this lane so far
 //   class Event   copyable
 //   class Ticket  movable; what a communicator's operation returns
 //   struct Lanes  { Lane panel, update, copy; }  panel work goes before update work
-//   reads_in_place                             true if ranks read each other's memory where it
-//   lies,
-//                                              so that publish() never writes into a reader's
-//                                              buffer
+//   reads_in_place   true if ranks read each other's memory where it lies, so that publish() never
+//                    writes into a reader's buffer
 //
 //   copy(lane, m, n, src, lds, dst, ldd)               dst <- src, m x n
 //   transpose(lane, m, n, src, lds, dst, ldd, conj)    dst (n x m) <- src^T, or src^H
@@ -21,27 +20,30 @@
 //   fill_if_failed(lane, info, m, n, value, a, lda)    a <- value if info->kind != 0
 //   add(lane, m, n, alpha, src, lds, dst, ldd)         dst <- dst + alpha src
 //   gemm(lane, op_a, op_b, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc)
+//   gemm_strided(lane, op_a, op_b, m, n, k, alpha, a, lda, stride_a, b, ldb, stride_b, beta, c, ldc,
+//                stride_c, count)                      count products, the i-th at a + i stride_a, ...
 //   trsm(lane, side, uplo, op, diag, m, n, alpha, a, lda, b, ldb)
-//   potrf(lane, n, a, lda, position, info)   lower Cholesky factor in place, strict upper part of a
-//                                            untouched; a failing minor j sets *info, unless it is
-//                                            set already, to (not_positive_definite, position + j)
-//   invert_lower(lane, n, l, ldl, x, ldx)    x <- inv(L), or nothing where solve_diagonal needs
-//   none solve_diagonal(lane, op, m, n, l, ldl, x, ldx, b, ldb, work)
-//                                            b (m x n) <- b inv(op(L)); x is what invert_lower
-//                                            made; work holds m n elements
+//   potrf(lane, n, a, lda, position, info)
+//                    lower Cholesky factor in place, strict upper part of a untouched; a failing
+//                    minor j sets *info, unless it is set already, to
+//                    (not_positive_definite, position + j)
+//   invert_lower(lane, n, l, ldl, x, ldx)
+//                    x <- inv(L), or nothing where solve_diagonal needs none
+//   solve_diagonal(lane, op, m, n, l, ldl, x, ldx, b, ldb, work)
+//                    b (m x n) <- b inv(op(L)); x is what invert_lower made; work holds m n elements
 //   log_diagonal(lane, n, l, ldl, result)    *result (real) += 2 sum log Re l_ii
 //   check_hermitian(lane, n, diagonal, stride, v, y, z, result)
-//                                            result[0] = max |y - conj(z)| with Im a_ii left out of
-//                                            both (v is real; diagonal has the given stride),
-//                                            result[1] = max |y|, result[2] = 1 if y or z is not
-//                                            finite, else 0 (each joined with what result holds)
+//                    result[0] = max |y - conj(z)| with Im a_ii left out of both (v is real;
+//                    diagonal has the given stride), result[1] = max |y|, result[2] = 1 if y or z is
+//                    not finite, else 0 (each joined with what result holds)
 //   judge_hermitian(lane, result, threshold, info)
-//                                            sets *info, if ok, to non_finite or not_hermitian
+//                    sets *info, if ok, to non_finite or not_hermitian
 //   reset(lane, info)                        *info <- success
 //   set_if_ok(lane, kind, position, info)    *info <- (kind, position) unless it has failed already
 //   set_phase(lane, phase, rank, info)       marks a failed info that has no phase yet
 //   random_vector(lane, n, first, scale, v)  v_i <- scale times a real number in (-1, 1) made from
 //                                            first + i alone
+// clang-format on
 #pragma once
 
 namespace jaxmg {

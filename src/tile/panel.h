@@ -57,6 +57,14 @@ class Panel {
     Device::template gemm<T>(lane, Op::none, Op::conj_transpose, m, n, width_, T(-1), p + row,
                              rows_, p + col, rows_, T(1), c, ldc);
   }
+  // The same for `count` blocks at constant distances, of which none overlaps another.
+  void update_strided(Lane& lane, Size row, Size row_stride, Size m, Size col, Size col_stride,
+                      Size n, T* c, Size ldc, Size c_stride, Size count) const {
+    const T* p = static_cast<const T*>(message_.view);
+    Device::template gemm_strided<T>(lane, Op::none, Op::conj_transpose, m, n, width_, T(-1),
+                                     p + row, rows_, row_stride, p + col, rows_, col_stride, T(1),
+                                     c, ldc, c_stride, count);
+  }
 
  private:
   T* buffer_;

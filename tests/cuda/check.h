@@ -110,7 +110,9 @@ class DeviceArray {
 void check_tiles();
 void check_communicator(int devices);
 void check_cholesky(int devices);
-// Seconds of a factorisation and a solve of order n on all devices.
-void time_cholesky(int devices, Size n, const std::string& type, Size tile);
+// Seconds of a factorisation and a solve of order n on all devices; tile and group: 0 to choose.
+void time_cholesky(int devices, Size n, const std::string& type, Size tile, Size group);
+// Microseconds of the operations of one panel of `rows` rows.
+void time_tiles(Size rows, Size tile);
 
 }  // namespace jaxmg::test

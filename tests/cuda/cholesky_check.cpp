@@ -20,8 +20,8 @@ using tile::Cuda;
 template <class T>
 class RankRun {
  public:
-  RankRun(GpuRank& gpu, Size n, Size tile, Triangle valid)
-      : gpu_(gpu), n_(n), tile_(tile), valid_(valid) {
+  RankRun(GpuRank& gpu, Size n, Size tile, Triangle valid, Size group = 0)
+      : gpu_(gpu), n_(n), tile_(tile), valid_(valid), group_(group) {
     gpu_.context.prepare(dtype_of<T>);
   }
 
@@ -32,6 +32,7 @@ class RankRun {
     q.n = n_;
     q.ranks = gpu_.comm.size();
     q.tile = tile_;
+    q.group = group_;
     q.platform = Platform::cuda;
     q.mirror = valid_ != Triangle::whole;
     q.library_bytes = gpu_.context.lanes().library_bytes(dtype_of<T>, Plan(q).tile());
@@ -65,6 +66,7 @@ class RankRun {
   Size n_;
   Size tile_;
   Triangle valid_;
+  Size group_;
 };
 
 template <class T>
@@ -216,10 +218,10 @@ void fill_shard(tile::CudaLane& lane, const Distribution& dist, int rank, T* a) 
 }
 
 template <class T>
-void time_type(int devices, Size n, Size tile) {
+void time_type(int devices, Size n, Size tile, Size group) {
   run_gpu_ranks(devices, devices, true, [&](GpuRank& gpu) {
     const int me = gpu.comm.rank();
-    RankRun<T> run(gpu, n, tile, Triangle::whole);
+    RankRun<T> run(gpu, n, tile, Triangle::whole, group);
     const Plan plan(run.request(Routine::potrf));
     const Distribution dist = plan.distribution();
     DeviceArray<T> a(dist.capacity() * n);
@@ -248,9 +250,11 @@ void time_type(int devices, Size n, Size tile) {
     const int kind = info.download()[0].kind;
     if (me == 0) {
       std::printf(
-          "%s n %lld devices %d tile %lld: factor %.4f s (%.1f TF/s), solve %.4f s, kind %d\n",
+          "%s n %lld devices %d tile %lld group %lld: factor %.4f s (%.1f TF/s), solve %.4f s, "
+          "kind %d\n",
           type_name<T>().c_str(), static_cast<long long>(n), devices,
-          static_cast<long long>(plan.tile()), factor, plan.flops() / factor / 1e12, solve, kind);
+          static_cast<long long>(plan.tile()), static_cast<long long>(plan.group()), factor,
+          plan.flops() / factor / 1e12, solve, kind);
       std::fflush(stdout);
     }
   });
@@ -265,15 +269,15 @@ void check_cholesky(int devices) {
   check_type<std::complex<double>>(devices);
 }
 
-void time_cholesky(int devices, Size n, const std::string& type, Size tile) {
+void time_cholesky(int devices, Size n, const std::string& type, Size tile, Size group) {
   if (type == "f32") {
-    time_type<float>(devices, n, tile);
+    time_type<float>(devices, n, tile, group);
   } else if (type == "c64") {
-    time_type<std::complex<float>>(devices, n, tile);
+    time_type<std::complex<float>>(devices, n, tile, group);
   } else if (type == "c128") {
-    time_type<std::complex<double>>(devices, n, tile);
+    time_type<std::complex<double>>(devices, n, tile, group);
   } else {
-    time_type<double>(devices, n, tile);
+    time_type<double>(devices, n, tile, group);
   }
 }
 

@@ -114,6 +114,16 @@ void Cpu::gemm(Lane& lane, Op op_a, Op op_b, Size m, Size n, Size k, T alpha, co
   });
 }
 
+template <class T>
+void Cpu::gemm_strided(Lane& lane, Op op_a, Op op_b, Size m, Size n, Size k, T alpha, const T* a,
+                       Size lda, Size stride_a, const T* b, Size ldb, Size stride_b, T beta, T* c,
+                       Size ldc, Size stride_c, Size count) {
+  for (Size i = 0; i < count; ++i) {
+    gemm(lane, op_a, op_b, m, n, k, alpha, a + i * stride_a, lda, b + i * stride_b, ldb, beta,
+         c + i * stride_c, ldc);
+  }
+}
+
 // Let M = op(a), cut in halves; M is lower triangular if a is and op does not transpose, or
 // neither.
 //
@@ -162,6 +172,8 @@ void Cpu::trsm(Lane& lane, Side side, Uplo uplo, Op op, Diag diag, Size m, Size 
 #define JAXMG_INSTANTIATE(T)                                                                     \
   template void Cpu::gemm<T>(Lane&, Op, Op, Size, Size, Size, T, const T*, Size, const T*, Size, \
                              T, T*, Size);                                                       \
+  template void Cpu::gemm_strided<T>(Lane&, Op, Op, Size, Size, Size, T, const T*, Size, Size,   \
+                                     const T*, Size, Size, T, T*, Size, Size, Size);             \
   template void Cpu::trsm<T>(Lane&, Side, Uplo, Op, Diag, Size, Size, T, const T*, Size, T*, Size);
 
 JAXMG_INSTANTIATE(float)

@@ -184,6 +184,19 @@ void Cuda::gemm(Lane& lane, Op op_a, Op op_b, Size m, Size n, Size k, T alpha, c
 }
 
 template <class T>
+void Cuda::gemm_strided(Lane& lane, Op op_a, Op op_b, Size m, Size n, Size k, T alpha, const T* a,
+                        Size lda, Size stride_a, const T* b, Size ldb, Size stride_b, T beta, T* c,
+                        Size ldc, Size stride_c, Size count) {
+  if (m <= 0 || n <= 0 || count <= 0) {
+    return;
+  }
+  JAXMG_CUDA_CHECK(cublasGemmStridedBatchedEx_64(
+      lane.blas(), operation<T>(op_a), operation<T>(op_b), m, n, k, &alpha, a, Blas<T>::type, lda,
+      stride_a, b, Blas<T>::type, ldb, stride_b, &beta, c, Blas<T>::type, ldc, stride_c, count,
+      Blas<T>::compute, CUBLAS_GEMM_DEFAULT));
+}
+
+template <class T>
 void Cuda::trsm(Lane& lane, Side side, Uplo uplo, Op op, Diag diag, Size m, Size n, T alpha,
                 const T* a, Size lda, T* b, Size ldb) {
   if (m <= 0 || n <= 0) {
@@ -218,6 +231,8 @@ void Cuda::solve_diagonal(Lane& lane, Op op, Size m, Size n, const T* l, Size ld
 #define JAXMG_INSTANTIATE(T)                                                                       \
   template void Cuda::gemm<T>(Lane&, Op, Op, Size, Size, Size, T, const T*, Size, const T*, Size,  \
                               T, T*, Size);                                                        \
+  template void Cuda::gemm_strided<T>(Lane&, Op, Op, Size, Size, Size, T, const T*, Size, Size,    \
+                                      const T*, Size, Size, T, T*, Size, Size, Size);              \
   template void Cuda::trsm<T>(Lane&, Side, Uplo, Op, Diag, Size, Size, T, const T*, Size, T*,      \
                               Size);                                                               \
   template void Cuda::invert_lower<T>(Lane&, Size, const T*, Size, T*, Size);                      \

@@ -36,6 +36,10 @@ struct Cuda {
   static void gemm(Lane& lane, Op op_a, Op op_b, Size m, Size n, Size k, T alpha, const T* a,
                    Size lda, const T* b, Size ldb, T beta, T* c, Size ldc);
   template <class T>
+  static void gemm_strided(Lane& lane, Op op_a, Op op_b, Size m, Size n, Size k, T alpha,
+                           const T* a, Size lda, Size stride_a, const T* b, Size ldb, Size stride_b,
+                           T beta, T* c, Size ldc, Size stride_c, Size count);
+  template <class T>
   static void trsm(Lane& lane, Side side, Uplo uplo, Op op, Diag diag, Size m, Size n, T alpha,
                    const T* a, Size lda, T* b, Size ldb);
   template <class T>

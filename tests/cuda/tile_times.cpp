@@ -1,0 +1,85 @@
+// How long the operations of one elimination step take, alone on a device.
+#include "check.h"
+#include "gpu_ranks.h"
+#include "tile/cuda/cuda.h"
+
+namespace jaxmg::test {
+namespace {
+
+using tile::Cuda;
+
+// Mean microseconds of `operation` in the lane.
+template <class Operation>
+double microseconds(tile::CudaLane& lane, const Operation& operation) {
+  constexpr int repeats = 20;
+  cudaEvent_t begin = nullptr;
+  cudaEvent_t end = nullptr;
+  JAXMG_CUDA_CHECK(cudaEventCreate(&begin));
+  JAXMG_CUDA_CHECK(cudaEventCreate(&end));
+  operation();
+  JAXMG_CUDA_CHECK(cudaEventRecord(begin, lane.stream()));
+  for (int i = 0; i < repeats; ++i) {
+    operation();
+  }
+  JAXMG_CUDA_CHECK(cudaEventRecord(end, lane.stream()));
+  JAXMG_CUDA_CHECK(cudaEventSynchronize(end));
+  float milliseconds = 0;
+  JAXMG_CUDA_CHECK(cudaEventElapsedTime(&milliseconds, begin, end));
+  cudaEventDestroy(begin);
+  cudaEventDestroy(end);
+  return milliseconds * 1e3 / repeats;
+}
+
+template <class T>
+void time_type(GpuRank& gpu, Size rows, Size nb) {
+  auto& lanes = gpu.context.lanes();
+  auto& lane = lanes.panel;
+  const Size bytes = lanes.library_bytes(dtype_of<T>, nb);
+  DeviceArray<char> library(bytes);
+  lanes.bind(library.get(), bytes, dtype_of<T>, nb);
+  const Size n = rows + nb;
+  DeviceArray<T> a(n * nb), panel(rows * nb), x(nb * nb), c(rows * nb), rhs(nb), work(nb);
+  DeviceArray<Info> info(1);
+  Cuda::reset(lane, info.get());
+  Cuda::fill<T>(lane, n, nb, T(0), T(1), a.get(), n);
+  Cuda::fill<T>(lane, rows, nb, T(0), T(1), panel.get(), rows);
+  Cuda::fill<T>(lane, rows, nb, T(0), T(1), c.get(), rows);
+  Cuda::fill<T>(lane, 1, nb, T(1), T(1), rhs.get(), 1);
+  const double factor =
+      microseconds(lane, [&] { Cuda::potrf<T>(lane, nb, a.get(), n, 0, info.get()); });
+  const double invert =
+      microseconds(lane, [&] { Cuda::invert_lower<T>(lane, nb, a.get(), n, x.get(), nb); });
+  const double pack = microseconds(
+      lane, [&] { Cuda::copy<T>(lane, rows, nb, a.get() + nb, n, panel.get(), rows); });
+  const double solve = microseconds(lane, [&] {
+    Cuda::trsm<T>(lane, Side::right, Uplo::lower, Op::conj_transpose, Diag::non_unit, rows, nb,
+                  T(1), a.get(), n, panel.get(), rows);
+  });
+  const double product = microseconds(lane, [&] {
+    Cuda::gemm<T>(lane, Op::none, Op::conj_transpose, rows, nb, nb, T(-1), panel.get(), rows,
+                  x.get(), nb, T(1), c.get(), rows);
+  });
+  const double diagonal = microseconds(lane, [&] {
+    Cuda::solve_diagonal<T>(lane, Op::conj_transpose, 1, nb, a.get(), n, x.get(), nb, rhs.get(), 1,
+                            work.get());
+  });
+  std::printf(
+      "%s rows %lld tile %lld: potrf %.0f us, invert %.0f, pack %.0f, trsm %.0f, gemm %.0f "
+      "(%.1f TF/s), solve_diagonal of one vector %.0f\n",
+      type_name<T>().c_str(), static_cast<long long>(rows), static_cast<long long>(nb), factor,
+      invert, pack, solve, product,
+      (is_complex_v<T> ? 8.0 : 2.0) * static_cast<double>(rows * nb * nb) / product * 1e-6,
+      diagonal);
+}
+
+}  // namespace
+
+void time_tiles(Size rows, Size tile) {
+  run_gpu_ranks(1, 1, true, [&](GpuRank& gpu) {
+    time_type<float>(gpu, rows, tile);
+    time_type<double>(gpu, rows, tile);
+    time_type<std::complex<double>>(gpu, rows, tile);
+  });
+}
+
+}  // namespace jaxmg::test
