@@ -60,7 +60,7 @@ $(STAMPS)/requirements: pyproject.toml $(STAMPS)/venv
 
 $(STAMPS)/installed-$(JAXMG_CUDA): $(NATIVE_SOURCES) $(STAMPS)/requirements
 	@echo "Compiling and installing jaxmg into $(VENV): a few minutes the first time"
-	@rm -f $(STAMPS)/installed-*
+	@rm -f $(STAMPS)/installed-* python/jaxmg/_lib/*.so
 	PATH="$(abspath $(BIN)):$$PATH" CMAKE_BUILD_PARALLEL_LEVEL=$(JOBS) $(BIN)/python -m pip install --quiet \
 	  --no-build-isolation --config-settings=build-dir=$(BUILD)/editable --editable '.[$(EXTRAS)]'
 	@touch $@

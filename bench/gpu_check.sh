@@ -84,8 +84,10 @@ check_pytest() {
   # The project's settings name pytest-timeout's, and are strict.
   "$python" -c 'import pytest_timeout' 2>/dev/null || options+=(-o addopts=-ra)
   words PYTEST_ARGS '-m "not slow and not multiprocess"'
-  # Tests that start a second process need memory that this one has not taken.
-  step pytest "${PYTEST_SECONDS:-900}" env XLA_PYTHON_CLIENT_PREALLOCATE=false \
+  # GPUs first, for tests that leave the choice to JAX. Those that start a second process need
+  # memory that the first has not taken.
+  step pytest "${PYTEST_SECONDS:-900}" \
+    env JAX_PLATFORMS=cuda,cpu XLA_PYTHON_CLIENT_PREALLOCATE=false \
     "$python" -m pytest "$root/tests/python" "${options[@]}" "${arguments[@]}"
 }
 

@@ -223,7 +223,6 @@ def prepare(
     size = a.shape[1]
     if n is not None and int(n) != size:
         raise ValueError(f"n: got {n} beside a matrix of shape {tuple(a.shape)}; accepted: {size}.")
-    check_rhs(routine, b, size)
     padded_to = 0 if pad else tile
     layout = resolve(a, b, n=size, mesh=mesh, spec=specs[0], padded_to=padded_to)
     whole = size if layout.kind != "manual" else -(-size // layout.ranks)
@@ -238,6 +237,7 @@ def prepare(
                 f"{routine}: a has shape {tuple(a.shape)}; accepted is a square matrix.{hint}"
             )
         local_rows = _local_rows(routine, a, size, layout, tile)
+    check_rhs(routine, b, size)
     r = resolve_plan(layout, size, dtype, tile=tile, triangle=triangle_of(lower), exposed=exposed)
     spec = rhs_spec(b, specs[1], layout)
     split = splits_rows(spec, layout) and (not layout.explicit or size % layout.ranks == 0)

@@ -122,7 +122,7 @@ class Cholesky {
     slot.received = rank_.comm.publish(mine ? lanes.panel : lanes.copy, panel.message(),
                                        panel.count(), panel.type(), tile.rank, next);
     if (mine) {
-      panel.unpack(lanes.panel, column(tile.local), n_);
+      keep(k, panel);
     }
   }
 
@@ -131,16 +131,25 @@ class Cholesky {
     auto& lane = rank_.lanes.panel;
     const Tile tile = dist_.tile(k);
     const Size w = dist_.rows(tile);
-    const Size nb = dist_.tile_size();
     T* const columns = column(tile.local);
     T* const diagonal = columns + *dist_.global_begin(tile);
     Device::template potrf<T>(lane, w, diagonal, n_, dist_.eliminated(k), info_);
+    panel.solve(lane, columns, n_, diagonal, n_,
+                rank_.workspace.template get<T>(Buffer::panel_inverse));
+  }
+
+  // What is left to do on an own panel when it is on its way: the rows go back to the matrix, and
+  // the solves get the inverse of the diagonal tile.
+  void keep(Step k, Panel<Device, T>& panel) {
+    auto& lane = rank_.lanes.panel;
+    const Tile tile = dist_.tile(k);
+    T* const columns = column(tile.local);
+    panel.unpack(lane, columns, n_);
     if (inverse_) {
-      Device::template invert_lower<T>(lane, w, diagonal, n_, inverse_ + *tile.local * nb * nb, nb);
+      const Size nb = dist_.tile_size();
+      Device::template invert_lower<T>(lane, dist_.rows(tile), columns + *dist_.global_begin(tile),
+                                       n_, inverse_ + *tile.local * nb * nb, nb);
     }
-    panel.pack(lane, columns, n_);
-    Device::template trsm<T>(lane, Side::right, Uplo::lower, Op::conj_transpose, Diag::non_unit,
-                             panel.rows(), w, T(1), diagonal, n_, panel.data(), panel.rows());
   }
 
   // Columns of panel k + 1, if they are mine:  A22(:, k+1) -= L21 L21(k+1, :)^H

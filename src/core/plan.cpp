@@ -81,6 +81,9 @@ Plan::Plan(const PlanRequest& request) : request_(request) {
       add(Buffer::tile_inverse, Place::result, t, tiles);
       add(Buffer::panel_even, Place::scratch, t, q.n * tile_);
       add(Buffer::panel_odd, Place::scratch, t, q.n * tile_);
+      if (q.platform == Platform::cuda) {
+        add(Buffer::panel_inverse, Place::scratch, t, tile_ * tile_);
+      }
       if (q.routine == Routine::potrf) {
         add(Buffer::probe_vector, Place::scratch, t, q.n);
         add(Buffer::probe_product, Place::scratch, t, q.n);
@@ -186,11 +189,11 @@ std::string_view name(Routine routine) {
 }
 
 std::string_view name(Buffer buffer) {
-  constexpr std::array<std::string_view, 16> names = {
-      "matrix",         "right_hand_side", "saved_diagonal",  "tile_inverse",
-      "panel_even",     "panel_odd",       "partial_sums",    "tile_rhs",
-      "tile_rhs_other", "probe_vector",    "probe_product",   "probe_transpose",
-      "probe_result",   "send_staging",    "receive_staging", "library"};
+  constexpr std::array<std::string_view, 17> names = {
+      "matrix",          "right_hand_side", "saved_diagonal",  "tile_inverse", "panel_even",
+      "panel_odd",       "panel_inverse",   "partial_sums",    "tile_rhs",     "tile_rhs_other",
+      "probe_vector",    "probe_product",   "probe_transpose", "probe_result", "send_staging",
+      "receive_staging", "library"};
   return names[static_cast<std::size_t>(buffer)];
 }
 

@@ -26,6 +26,7 @@ enum class Buffer {
   tile_inverse,     // inverses of the factor's diagonal tiles (aux)
   panel_even,       // packed panel of even steps
   panel_odd,        // packed panel of odd steps
+  panel_inverse,    // inverses of blocks of a diagonal tile
   partial_sums,     // k x n: sums not yet collected, then the solution
   tile_rhs,         // right-hand sides of one tile
   tile_rhs_other,   // the same, a second one

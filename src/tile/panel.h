@@ -3,6 +3,7 @@
 // does not see how its numbers are represented.
 #pragma once
 
+#include <algorithm>
 #include <span>
 #include <vector>
 
@@ -43,6 +44,38 @@ class Panel {
   void unpack(Lane& lane, T* a, Size lda) const {
     for (const RowRange& r : ranges_) {
       Device::template copy<T>(lane, r.count, width_, buffer_ + r.packed, rows_, a + *r.begin, lda);
+    }
+  }
+
+  // panel <- (the ranges' rows of a) inv(L^H), the triangle L being width x width. inverse: as many
+  // elements, or null where the device has no use for it (inverse_block).
+  //
+  // With L in blocks, B_j its diagonal ones and A_j, X_j columns of block j:
+  //   X_j = (A_j - X_<j L_j<^H) inv(B_j)^H = A_j inv(B_j)^H - X_<j (inv(B_j) L_j<)^H
+  // which is all products, and as accurate as a triangular solve with small blocks is.
+  void solve(Lane& lane, const T* a, Size lda, const T* l, Size ldl, T* inverse) {
+    if constexpr (Device::inverse_block == 0) {
+      pack(lane, a, lda);
+      Device::template trsm<T>(lane, Side::right, Uplo::lower, Op::conj_transpose, Diag::non_unit,
+                               rows_, width_, T(1), l, ldl, buffer_, rows_);
+    } else {
+      if (rows_ == 0) {
+        return;
+      }
+      Device::template invert_blocks<T>(lane, width_, l, ldl, inverse, width_);
+      for (Size j = 0; j < width_; j += Device::inverse_block) {
+        const Size w = std::min(Device::inverse_block, width_ - j);
+        T* const x = buffer_ + j * rows_;
+        for (const RowRange& r : ranges_) {
+          Device::template gemm<T>(lane, Op::none, Op::conj_transpose, r.count, w, w, T(1),
+                                   a + *r.begin + j * lda, lda, inverse + j * (width_ + 1), width_,
+                                   T(0), x + r.packed, rows_);
+        }
+        if (j > 0) {
+          Device::template gemm<T>(lane, Op::none, Op::conj_transpose, rows_, w, j, T(-1), buffer_,
+                                   rows_, inverse + j, width_, T(1), x, rows_);
+        }
+      }
     }
   }
 

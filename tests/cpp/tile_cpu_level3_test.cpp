@@ -1,4 +1,6 @@
 // Products and triangular solves of CPU tiles against plain loops.
+#include <array>
+
 #include "tile/cpu/cpu.h"
 #include "tile/cpu/pool.h"
 #include "tile_matrix.h"
@@ -116,6 +118,37 @@ TYPED_TEST(Level3, UpdateStep) {
         this->check_gemm(Op::none, Op::none, m, n, k, T(-1), T(1));
         this->check_gemm(Op::none, Op::conj_transpose, m, n, k, T(-1), T(1));
       }
+    }
+  }
+}
+
+// Blocks of one panel at constant distances, as a trailing update has them: small, and cut in
+// tasks.
+TYPED_TEST(Level3, StridedProducts) {
+  using T = TypeParam;
+  for (const auto& [m, n, k, count] : {std::array<Size, 4>{3, 2, 4, 5},
+                                       {65, 40, 30, 7},
+                                       {300, 50, 40, 2},
+                                       {4, 1, 3, 3},
+                                       {4, 4, 0, 3},
+                                       {0, 2, 2, 2},
+                                       {3, 3, 3, 0}}) {
+    for (Op op_b : kOps) {
+      const Size row_step = m + 2, col_step = n + 1;
+      const auto a = Matrix<T>::random(row_step * count, k, 1);
+      const auto b = op_b == Op::none ? Matrix<T>::random(k, col_step * count, 2)
+                                      : Matrix<T>::random(col_step * count, k, 2);
+      const Size stride_b = op_b == Op::none ? col_step * b.ld : col_step;
+      auto c = Matrix<T>::random(m, n * count, 3);
+      auto expected = c;
+      for (Size i = 0; i < count; ++i) {
+        Cpu::gemm(this->lane, Op::none, op_b, m, n, k, T(-1), a.get() + i * row_step, a.ld,
+                  b.get() + i * stride_b, b.ld, T(1), expected.get() + i * n * c.ld, c.ld);
+      }
+      Cpu::gemm_strided(this->lane, Op::none, op_b, m, n, k, T(-1), a.get(), a.ld, row_step,
+                        b.get(), b.ld, stride_b, T(1), c.get(), c.ld, n * c.ld, count);
+      EXPECT_LE(distance(c, expected), 4 * epsilon<T> * static_cast<double>(k + 2));
+      EXPECT_TRUE(c.padding_untouched());
     }
   }
 }

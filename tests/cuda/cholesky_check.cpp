@@ -187,7 +187,7 @@ void check_type(int devices) {
   Group group("algorithms: Cholesky, mirror, cyclic " + type_name<T>());
   for (const int ranks : {1, 2, 3, 8}) {
     for (const auto& [n, tile] :
-         std::vector<std::pair<Size, Size>>{{1, 4}, {7, 2}, {65, 8}, {130, 16}, {301, 32}}) {
+         std::vector<std::pair<Size, Size>>{{1, 4}, {7, 2}, {65, 8}, {130, 16}, {301, 32}, {301, 200}, {700, 300}}) {
       check_solve<T>(group, devices, ranks, n, tile, Triangle::whole);
     }
     check_solve<T>(group, devices, ranks, 77, 8, Triangle::lower);

@@ -2,6 +2,7 @@
 #include "check.h"
 #include "gpu_ranks.h"
 #include "tile/cuda/cuda.h"
+#include "tile/panel.h"
 
 namespace jaxmg::test {
 namespace {
@@ -49,6 +50,12 @@ void time_type(GpuRank& gpu, Size rows, Size nb) {
       microseconds(lane, [&] { Cuda::potrf<T>(lane, nb, a.get(), n, 0, info.get()); });
   const double invert =
       microseconds(lane, [&] { Cuda::invert_lower<T>(lane, nb, a.get(), n, x.get(), nb); });
+  const double blocks =
+      microseconds(lane, [&] { Cuda::invert_blocks<T>(lane, nb, a.get(), n, x.get(), nb); });
+  Panel<Cuda, T> solved(panel.get());
+  solved.reshape({{GlobalIndex(nb), rows, 0}}, nb);
+  const double by_blocks =
+      microseconds(lane, [&] { solved.solve(lane, a.get(), n, a.get(), n, x.get()); });
   const double pack = microseconds(
       lane, [&] { Cuda::copy<T>(lane, rows, nb, a.get() + nb, n, panel.get(), rows); });
   const double solve = microseconds(lane, [&] {
@@ -64,10 +71,11 @@ void time_type(GpuRank& gpu, Size rows, Size nb) {
                             work.get());
   });
   std::printf(
-      "%s rows %lld tile %lld: potrf %.0f us, invert %.0f, pack %.0f, trsm %.0f, gemm %.0f "
+      "%s rows %lld tile %lld: potrf %.0f us, invert %.0f, blocks %.0f, panel by blocks %.0f, pack "
+      "%.0f, trsm %.0f, gemm %.0f "
       "(%.1f TF/s), solve_diagonal of one vector %.0f\n",
       type_name<T>().c_str(), static_cast<long long>(rows), static_cast<long long>(nb), factor,
-      invert, pack, solve, product,
+      invert, blocks, by_blocks, pack, solve, product,
       (is_complex_v<T> ? 8.0 : 2.0) * static_cast<double>(rows * nb * nb) / product * 1e-6,
       diagonal);
 }

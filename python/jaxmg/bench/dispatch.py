@@ -55,7 +55,7 @@ def solvers(case: Case, mesh: Mesh, against: Sequence[str], donate: Sequence[boo
     right = make_right_hand_sides(matrix, case.nrhs, one)
     calls: dict[str, Callable[..., Any]] = {
         "jaxmg": jaxmg.potrs,
-        "jaxmg jit": jax.jit(lambda a, b: jaxmg.potrs(a, b)),  # noqa: PLW0108
+        "jaxmg jit": jax.jit(lambda a, b: jaxmg.potrs(a, b)),
         **dict.fromkeys(against, potrs.compiled_reference),
     }
     return [

@@ -21,7 +21,7 @@ from jaxmg.bench.records import Measurement
 from jaxmg.bench.residual import Residual
 
 ENOUGH = 20.0
-"""Seconds of timed calls after which a solver that has had two rounds is given no more."""
+"""Seconds of timed calls after which a solver is given no more rounds."""
 
 
 @dataclass
@@ -119,7 +119,7 @@ def measure(
                 running.append((solver, m))
     for turn in range(repeats):
         for solver, m in running:
-            if m.failed or m.remark or (len(m.times) >= 2 and sum(m.times) > ENOUGH):
+            if m.failed or m.remark or sum(m.times) > ENOUGH:
                 continue
             if m.times and m.times[-1] * solver.calls > budget.left:
                 m.remark = f"time budget: {turn} of {repeats} rounds"

@@ -26,7 +26,7 @@ class Failure(click.ClickException):
 
     def __init__(self, message: str, code: Exit) -> None:
         super().__init__(message)
-        self.exit_code = int(code)
+        self.exit_code = int(code)  # type: ignore[misc]  # click reads it from the instance
 
     def show(self, file: IO[Any] | None = None) -> None:
         click.echo(f"jaxmg: {self.format_message()}", file=file or sys.stderr)

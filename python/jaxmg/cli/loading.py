@@ -119,7 +119,8 @@ class _MappedShards:
         self.progress = progress
         self.read_rows = 0
 
-    def read(self, index: tuple[slice, ...]) -> np.ndarray:
+    def read(self, index: tuple[slice, ...] | None) -> np.ndarray:
+        assert index is not None  # None belongs to arrays without dimensions
         n = self.source.shape[0]
         start, stop, _ = index[0].indices(self.padded)
         shard = np.zeros((stop - start, n), self.dtype)
@@ -155,29 +156,18 @@ def _scatter(piece: Piece, blocks: list[np.ndarray], rows: int) -> None:
 
 
 def _check_piece(source: Source, piece: Piece, lower: bool | None) -> None:
+    """Raises if an element of the triangle that is read (None: of both) is not finite."""
+    data = piece.values if isinstance(piece, Entries) else piece.block
+    bad = np.nonzero(~np.isfinite(data))
+    if not bad[0].size:
+        return
     match piece:
-        case Rows(first, block):
-            if not np.isfinite(block).all():
-                _refuse(source, *np.nonzero(~np.isfinite(block)), lower, row=first)
-        case Columns(first, block):
-            if not np.isfinite(block).all():
-                _refuse(source, *np.nonzero(~np.isfinite(block)), lower, column=first)
-        case Entries(i, j, values):
-            bad = ~np.isfinite(values)
-            if bad.any():
-                _refuse(source, i[bad], j[bad], lower)
-
-
-def _refuse(
-    source: Source,
-    i: np.ndarray,
-    j: np.ndarray,
-    lower: bool | None,
-    row: int = 0,
-    column: int = 0,
-) -> None:
-    """Raises for the first non-finite element (i, j) that belongs to the triangle that is read."""
-    i, j = i + row, j + column
+        case Rows(first, _):
+            i, j = bad[0] + first, bad[1]
+        case Columns(first, _):
+            i, j = bad[0], bad[1] + first
+        case Entries(rows, columns, _):
+            i, j = rows[bad[0]], columns[bad[0]]
     if lower is not None:
         inside = i >= j if lower else i <= j
         i, j = i[inside], j[inside]

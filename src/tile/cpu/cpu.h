@@ -17,6 +17,7 @@ struct Cpu {
   using Ticket = CpuTicket;
   using Lanes = CpuLanes;
   static constexpr bool reads_in_place = true;
+  static constexpr Size inverse_block = 0;
 
   template <class T>
   static void copy(Lane& lane, Size m, Size n, const T* src, Size lds, T* dst, Size ldd);
@@ -44,6 +45,8 @@ struct Cpu {
   static void potrf(Lane& lane, Size n, T* a, Size lda, Size position, Info* info);
   template <class T>
   static void invert_lower(Lane& lane, Size n, const T* l, Size ldl, T* x, Size ldx);
+  template <class T>
+  static void invert_blocks(Lane& lane, Size n, const T* l, Size ldl, T* x, Size ldx);
   template <class T>
   static void solve_diagonal(Lane& lane, Op op, Size m, Size n, const T* l, Size ldl, const T* x,
                              Size ldx, T* b, Size ldb, T* work);

@@ -23,18 +23,17 @@ Size pieces(double flops, int threads) {
   return static_cast<Size>(std::min(affordable, rounds * threads));
 }
 
-// Time is that of the fullest worker, which gets ceil(tasks / threads) blocks of bm x bn; each
-// costs
-//   bm bn k + kPacking (bm + bn) k.
-Grid grid(Size m, Size n, double flops, int threads) {
-  const Size wanted = pieces(flops, threads);
+// Time is that of the fullest worker. It gets ceil(tasks / threads) blocks of bm x bn, which cost
+//   bm bn k + kPacking (bm + bn) k  each.
+Grid grid(Size m, Size n, Size count, double flops, int threads) {
+  const Size wanted = ceil_div(pieces(flops, threads), count);
   Grid best{Cut(m, 1), Cut(n, 1)};
   double least = INFINITY;
   for (Size r = 1; r <= wanted; ++r) {
     const Grid candidate{Cut(m, r), Cut(n, ceil_div(wanted, r))};
     const double bm = static_cast<double>(std::min(candidate.rows.block, m));
     const double bn = static_cast<double>(std::min(candidate.cols.block, n));
-    const double rounds = static_cast<double>(ceil_div(candidate.count(), threads));
+    const double rounds = static_cast<double>(ceil_div(count * candidate.count(), threads));
     const double cost = rounds * (bm * bn + kPacking * (bm + bn));
     if (cost < least) {
       least = cost;

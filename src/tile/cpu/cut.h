@@ -35,10 +35,10 @@ struct Grid {
   Size count() const { return rows.count() * cols.count(); }
 };
 
-// The grid for a product of `flops` operations on `threads` workers.
-Grid grid(Size m, Size n, double flops, int threads);
-
-// Pieces of an operation that can be cut in one direction only.
+// In how many pieces to cut `flops` operations for so many workers.
 Size pieces(double flops, int threads);
+
+// The grid for each of `count` products of m x n, `flops` operations in all.
+Grid grid(Size m, Size n, Size count, double flops, int threads);
 
 }  // namespace jaxmg::tile

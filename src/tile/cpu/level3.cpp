@@ -67,6 +67,33 @@ void product_with_vector(CpuLane& lane, Op op, Size m, Size k, T alpha, const T*
   });
 }
 
+// `count` products, all tasks handed in together.
+template <class T>
+void products(CpuLane& lane, Op op_a, Op op_b, Size m, Size n, Size k, T alpha, const T* a,
+              Size lda, Size stride_a, const T* b, Size ldb, Size stride_b, T beta, T* c, Size ldc,
+              Size stride_c, Size count) {
+  if (count <= 0) {
+    return;
+  }
+  const double flops = product<T>(m, n, k) * static_cast<double>(count);
+  const Grid blocks = grid(m, n, count, flops, workers(flops));
+  const Cut sum(k, 1);
+  for_each(lane.priority(), worth_spreading(flops), count * blocks.count(), [&](Size task) {
+    const Size which = task / blocks.count(), block = task % blocks.count();
+    const Size i = block % blocks.rows.count(), j = block / blocks.rows.count();
+    const Size row = blocks.rows.begin(i), col = blocks.cols.begin(j);
+    const T* a_rows = at_row(op_a, a + which * stride_a, lda, row);
+    const T* b_cols = at_col(op_b, b + which * stride_b, ldb, col);
+    T* target = c + which * stride_c + row + col * ldc;
+    for (Size s = 0; s < sum.count(); ++s) {
+      const Size from = sum.begin(s);
+      blas::gemm(op_a, op_b, blocks.rows.length(i), blocks.cols.length(j), sum.length(s), alpha,
+                 at_col(op_a, a_rows, lda, from), lda, at_row(op_b, b_cols, ldb, from), ldb,
+                 s == 0 ? beta : T(1), target, ldc);
+    }
+  });
+}
+
 // b <- alpha inv(op(a)) b, or alpha b inv(op(a)), with a of order at most kLeaf.
 template <class T>
 void solve_leaf(CpuLane& lane, Side side, Uplo uplo, Op op, Diag diag, Size m, Size n, T alpha,
@@ -97,27 +124,17 @@ void Cpu::gemm(Lane& lane, Op op_a, Op op_b, Size m, Size n, Size k, T alpha, co
     return product_with_vector(lane, op_a, m, k, alpha, a, lda, b, op_b == Op::none ? 1 : ldb, beta,
                                c);
   }
-  const double flops = product<T>(m, n, k);
-  const Grid blocks = grid(m, n, flops, workers(flops));
-  const Cut sum(k, 1);
-  for_each(lane.priority(), worth_spreading(flops), blocks.count(), [&](Size task) {
-    const Size i = task % blocks.rows.count(), j = task / blocks.rows.count();
-    const Size row = blocks.rows.begin(i), col = blocks.cols.begin(j);
-    const T* a_rows = at_row(op_a, a, lda, row);
-    const T* b_cols = at_col(op_b, b, ldb, col);
-    for (Size s = 0; s < sum.count(); ++s) {
-      const Size from = sum.begin(s);
-      blas::gemm(op_a, op_b, blocks.rows.length(i), blocks.cols.length(j), sum.length(s), alpha,
-                 at_col(op_a, a_rows, lda, from), lda, at_row(op_b, b_cols, ldb, from), ldb,
-                 s == 0 ? beta : T(1), c + row + col * ldc, ldc);
-    }
-  });
+  products(lane, op_a, op_b, m, n, k, alpha, a, lda, 0, b, ldb, 0, beta, c, ldc, 0, 1);
 }
 
 template <class T>
 void Cpu::gemm_strided(Lane& lane, Op op_a, Op op_b, Size m, Size n, Size k, T alpha, const T* a,
                        Size lda, Size stride_a, const T* b, Size ldb, Size stride_b, T beta, T* c,
                        Size ldc, Size stride_c, Size count) {
+  if (m > 0 && n > 1 && k > 0 && alpha != T(0)) {
+    return products(lane, op_a, op_b, m, n, k, alpha, a, lda, stride_a, b, ldb, stride_b, beta, c,
+                    ldc, stride_c, count);
+  }
   for (Size i = 0; i < count; ++i) {
     gemm(lane, op_a, op_b, m, n, k, alpha, a + i * stride_a, lda, b + i * stride_b, ldb, beta,
          c + i * stride_c, ldc);

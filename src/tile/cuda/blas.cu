@@ -210,12 +210,6 @@ void Cuda::trsm(Lane& lane, Side side, Uplo uplo, Op op, Diag diag, Size m, Size
 }
 
 template <class T>
-void Cuda::invert_lower(Lane& lane, Size n, const T* l, Size ldl, T* x, Size ldx) {
-  fill(lane, n, n, T(0), T(1), x, ldx);
-  trsm(lane, Side::left, Uplo::lower, Op::none, Diag::non_unit, n, n, T(1), l, ldl, x, ldx);
-}
-
-template <class T>
 void Cuda::solve_diagonal(Lane& lane, Op op, Size m, Size n, const T* l, Size ldl, const T* x,
                           Size ldx, T* b, Size ldb, T* work) {
   if (m <= 0 || n <= 0) {
@@ -235,7 +229,6 @@ void Cuda::solve_diagonal(Lane& lane, Op op, Size m, Size n, const T* l, Size ld
                                       const T*, Size, Size, T, T*, Size, Size, Size);              \
   template void Cuda::trsm<T>(Lane&, Side, Uplo, Op, Diag, Size, Size, T, const T*, Size, T*,      \
                               Size);                                                               \
-  template void Cuda::invert_lower<T>(Lane&, Size, const T*, Size, T*, Size);                      \
   template void Cuda::solve_diagonal<T>(Lane&, Op, Size, Size, const T*, Size, const T*, Size, T*, \
                                         Size, T*);
 JAXMG_INSTANTIATE(float)

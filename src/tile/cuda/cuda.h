@@ -17,6 +17,7 @@ struct Cuda {
   using Ticket = CudaTicket;
   using Lanes = CudaLanes;
   static constexpr bool reads_in_place = false;
+  static constexpr Size inverse_block = 128;
 
   template <class T>
   static void copy(Lane& lane, Size m, Size n, const T* src, Size lds, T* dst, Size ldd);
@@ -51,6 +52,8 @@ struct Cuda {
   //   W = B op(X),   R = B - W op(L),   B <- W + R op(X)
   //
   // One step of correction brings back the accuracy of a triangular solve, by products alone.
+  template <class T>
+  static void invert_blocks(Lane& lane, Size n, const T* l, Size ldl, T* x, Size ldx);
   template <class T>
   static void solve_diagonal(Lane& lane, Op op, Size m, Size n, const T* l, Size ldl, const T* x,
                              Size ldx, T* b, Size ldb, T* work);
