@@ -32,7 +32,7 @@ def _to_front(arrays: Sequence[Array], dims: Sequence[int | None]) -> list[Array
     return [x if d is None else jnp.moveaxis(x, d, 0) for x, d in moved]
 
 
-def _spread_axes(r: Resolved, first: Array) -> tuple[str, ...]:
+def spread_axes(r: Resolved, first: Array) -> tuple[str, ...]:
     """The mesh axes to spread a batch of matrices over (none: one after the other)."""
     layout = r.layout
     if layout.kind != "dist":
@@ -107,7 +107,7 @@ def batch_factor_operation(
     """Rule for operations whose first operand, a matrix or a factor, is batched."""
     arrays = _to_front(arrays, dims)
     batched = [d is not None for d in dims]
-    axes = _spread_axes(r, arrays[0])
+    axes = spread_axes(r, arrays[0])
     if axes:
         results = _spread(lambda *xs: one_device(r, *xs, **params), r, axes, arrays, batched)
     else:

@@ -31,6 +31,7 @@ from ._operands import (
 )
 from ._primitives import locate_p, logdet_p, potrf_p, potrs_p
 from ._resolve import axis_names
+from ._rows import keep_rows
 
 
 class Factor(NamedTuple):
@@ -45,7 +46,7 @@ def enter(r: Resolved, a: Array) -> Array:
     """Pins the rows of A, and those of its cotangent, to the ranks."""
     if r.layout.kind == "manual":
         return _manual.enter(r, a)
-    return constrain_rows(r.layout, a)
+    return keep_rows(r, a)
 
 
 def factor(r: Resolved, a: Array) -> Factor:

@@ -166,23 +166,18 @@ class CholeskyFactor:
         return _solve(self.r, split, None if split else spec, self.a, self.parts, b)
 
     def _solve_batch(self, b: Any) -> Array:
-        vector = b.ndim == 1
+        tail = b.shape if b.ndim == 1 else b.shape[-2:]
         mine = self.shape[:-2]
-        theirs = () if vector else b.shape[:-2]
-        batch = jnp.broadcast_shapes(mine, theirs)
-        tail = b.shape if vector else b.shape[-2:]
+        batch = jnp.broadcast_shapes(mine, () if b.ndim == 1 else b.shape[:-2])
         b = jnp.broadcast_to(b, (*batch, *tail))
+        # Axes that the factor lacks, or has with size 1 only, are not mapped over it.
+        aligned = (*(None,) * (len(batch) - len(mine)), *mine)
+        mapped = [have == size for have, size in zip(aligned, batch, strict=True)]
+        drop = tuple(i for i, used in enumerate(mapped[len(batch) - len(mine) :]) if not used)
+        factor = jax.tree.map(lambda x: jnp.squeeze(x, axis=drop), self) if drop else self
         function: Callable[..., Any] = CholeskyFactor.solve
-        for i in range(len(batch)):
-            # Inner axes first; an axis that the factor lacks, or has with size 1, is not mapped.
-            axis = len(mine) - 1 - i
-            has = axis >= 0 and mine[axis] == batch[len(batch) - 1 - i]
-            function = jax.vmap(function, (0 if has else None, 0))
-        factor = self
-        for axis in range(len(mine)):
-            if mine[axis] != batch[len(batch) - len(mine) + axis]:
-                factor = jax.tree.map(functools.partial(jnp.squeeze, axis=axis), factor)
-                return factor._solve_batch(b)
+        for used in reversed(mapped):
+            function = jax.vmap(function, (0 if used else None, 0))
         x: Array = function(factor, b)
         return x
 

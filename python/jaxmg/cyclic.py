@@ -251,8 +251,9 @@ def plot_block_to_cyclic(N: int, T_A: int, ndev: int, N_rows: int = 8) -> tuple[
     order = cyclic_order(ndev * shard, ndev, tile, rows)
     source = np.where(order < ndev * shard, order // shard, np.nan)
     figure, axes = plt.subplots(2, 1, figsize=(8, 5), constrained_layout=True)
-    colours = plt.get_cmap("tab20").copy()
-    colours.set_bad("0.85")
+    axes[0].set_facecolor("0.85")
+    axes[1].set_facecolor("0.85")
+    colours = plt.get_cmap("tab20")
     titles = ("contiguous storage", f"block-cyclic storage, tiles of {tile} rows")
     for axis, owner, title in zip(axes, (before, source), titles, strict=True):
         picture = np.broadcast_to(owner, (N_rows, owner.size))

@@ -21,11 +21,13 @@
 #include "algo/hermitian_probe.h"
 #include "algo/mirror.h"
 #include "algo/rank.h"
+#include "algo/unit_diagonal.h"
 #include "tile/panel.h"
+#include "tile/split_panel.h"
 
 namespace jaxmg {
 
-template <class Device, class T>
+template <class Device, class T, class PanelType = Panel<Device, T>>
 class Cholesky {
  public:
   using Ticket = typename Device::Ticket;
@@ -40,8 +42,7 @@ class Cholesky {
         a_(a),
         inverse_(inverse),
         info_(info),
-        panels_{Panel<Device, T>(rank.workspace.template get<T>(Buffer::panel_even)),
-                Panel<Device, T>(rank.workspace.template get<T>(Buffer::panel_odd))} {}
+        panels_{PanelType::from(rank.workspace, false), PanelType::from(rank.workspace, true)} {}
 
   // On return everything is ordered before later work of the update lane. *info is this rank's own.
   void run() {
@@ -53,7 +54,7 @@ class Cholesky {
     }
     for (Step k(0); *k < dist_.steps(); ++k) {
       Slot& slot = slots_[parity(k)];
-      arrive(lanes.update, k);
+      arrive(k);
       if (*k + 1 < dist_.steps()) {
         look_ahead(k);   // the next panel's columns first, and the panel itself,
         advance(k + 1);  // on its way while
@@ -84,21 +85,34 @@ class Cholesky {
   int owner(Step k) const { return dist_.tile(k).rank; }
   T* column(LocalTile t) const { return a_ + *dist_.begin(t) * n_; }
 
-  // Later work of the lane sees panel k. (A root's ticket would wait for all readers.)
-  void arrive(typename Device::Lane& lane, Step k) {
+  bool looks_ahead(Step k) const { return *k + 1 < dist_.steps() && owner(k + 1) == me_; }
+
+  // Later work of both lanes sees panel k, ready for updates. (A root's ticket would wait for all
+  // readers.)
+  void arrive(Step k) {
+    auto& lanes = rank_.lanes;
     Slot& slot = slots_[parity(k)];
+    const Slot& before = slots_[parity(k + 1)];  // of step k - 1
+    auto& first = looks_ahead(k) ? lanes.panel : lanes.update;
     if (owner(k) == me_) {
-      lane.wait(*slot.factored);
+      first.wait(*slot.factored);
     } else {
-      lane.wait(slot.received);
+      first.wait(slot.received);
     }
+    for (const auto& event : {slot.looked, slot.updated, before.updated}) {
+      if (event) {
+        first.wait(*event);
+      }
+    }
+    panels_[parity(k)].prepare(first);
+    lanes.update.wait(first.record());
   }
 
   // Panel k: factor it if it is mine, send it or get ready to receive it.
   void advance(Step k) {
     auto& lanes = rank_.lanes;
     Slot& slot = slots_[parity(k)];
-    Panel<Device, T>& panel = panels_[parity(k)];
+    PanelType& panel = panels_[parity(k)];
     const Tile tile = dist_.tile(k);
     const bool mine = tile.rank == me_;
     if (mine || !Device::reads_in_place) {
@@ -127,7 +141,7 @@ class Cholesky {
   }
 
   //   L11 L11^H = A11,   L21 = A21 L11^-H
-  void factor(Step k, Panel<Device, T>& panel) {
+  void factor(Step k, PanelType& panel) {
     auto& lane = rank_.lanes.panel;
     const Tile tile = dist_.tile(k);
     const Size w = dist_.rows(tile);
@@ -140,7 +154,7 @@ class Cholesky {
 
   // What is left to do on an own panel when it is on its way: the rows go back to the matrix, and
   // the solves get the inverse of the diagonal tile.
-  void keep(Step k, Panel<Device, T>& panel) {
+  void keep(Step k, PanelType& panel) {
     auto& lane = rank_.lanes.panel;
     const Tile tile = dist_.tile(k);
     T* const columns = column(tile.local);
@@ -154,18 +168,13 @@ class Cholesky {
 
   // Columns of panel k + 1, if they are mine:  A22(:, k+1) -= L21 L21(k+1, :)^H
   void look_ahead(Step k) {
-    const Tile next = dist_.tile(k + 1);
-    if (next.rank != me_) {
+    if (!looks_ahead(k)) {
       return;
     }
     Watch watch(rank_.observer, me_, Observer::Task::look_ahead, *k, dist_.steps());
     auto& lanes = rank_.lanes;
     Slot& slot = slots_[parity(k)];
-    const Slot& before = slots_[parity(k + 1)];  // of step k - 1
-    arrive(lanes.panel, k);
-    if (before.updated) {
-      lanes.panel.wait(*before.updated);
-    }
+    const Tile next = dist_.tile(k + 1);
     update_columns(lanes.panel, k, next.local, next.local + 1, k + 1, Step(dist_.steps()));
     slot.looked = lanes.panel.record();
   }
@@ -176,7 +185,7 @@ class Cholesky {
     auto& lane = rank_.lanes.update;
     const LocalTile end(dist_.local_tiles(me_));
     LocalTile first = dist_.first_tile_from(k + 1, me_);
-    if (*k + 1 < dist_.steps() && owner(k + 1) == me_) {
+    if (looks_ahead(k)) {
       ++first;  // done by the look-ahead
     }
     const Size group = rank_.plan.group();
@@ -198,7 +207,7 @@ class Cholesky {
                    [&](const UpdateBlock& block) { near_diagonal.add(sequence++, block); });
       }
     }
-    const Panel<Device, T>& panel = panels_[parity(k)];
+    const PanelType& panel = panels_[parity(k)];
     near_diagonal.for_each([&](const UpdateBlock& block, const UpdateBlock& stride, Size count) {
       panel.update_strided(lane, block.row, stride.row, block.m, block.col, stride.col, block.n,
                            a_ + block.offset, n_, stride.offset, count);
@@ -233,7 +242,7 @@ class Cholesky {
   T* a_;
   T* inverse_;
   Info* info_;
-  std::array<Panel<Device, T>, 2> panels_;
+  std::array<PanelType, 2> panels_;
   std::array<Slot, 2> slots_;
 };
 
@@ -251,6 +260,19 @@ void save_diagonal_tiles(Rank<Device>& rank, const Distribution& dist, const T* 
   }
 }
 
+// inverse <- inverses of the factor's diagonal tiles, where they have not been made on the way.
+template <class Device, class T>
+void invert_diagonal_tiles(Rank<Device>& rank, const Distribution& dist, const T* l, T* inverse) {
+  const int me = rank.comm.rank();
+  const Size nb = dist.tile_size();
+  for (LocalTile t(0); *t < dist.local_tiles(me); ++t) {
+    const Tile tile{me, t};
+    Device::template invert_lower<T>(rank.lanes.update, dist.rows(tile),
+                                     l + *dist.begin(t) * dist.size() + *dist.global_begin(tile),
+                                     dist.size(), inverse + *t * nb * nb, nb);
+  }
+}
+
 // The whole of potrf: mirror the valid triangle if only one is valid, probe, factor, agree.
 //   saved_diagonal, tile_inverse: the two halves of aux, see aux_count().
 template <class Device, class T>
@@ -264,7 +286,20 @@ void cholesky_factor(Rank<Device>& rank, Triangle valid, T* a, T* saved_diagonal
   }
   hermitian_probe<Device, T>(rank, dist, a, info);
   save_diagonal_tiles<Device, T>(rank, dist, a, saved_diagonal);
-  Cholesky<Device, T>(rank, dist, a, tile_inverse, info).run();
+  bool factored = false;
+  if constexpr (Device::template splits<T>) {
+    if (rank.plan.precision() == Precision::split) {
+      UnitDiagonal<Device, T> unit(rank, dist);
+      unit.scale(a);
+      Cholesky<Device, T, SplitPanel<Device, T>>(rank, dist, a, nullptr, info).run();
+      unit.unscale_factor(a);
+      invert_diagonal_tiles<Device, T>(rank, dist, a, tile_inverse);
+      factored = true;
+    }
+  }
+  if (!factored) {
+    Cholesky<Device, T>(rank, dist, a, tile_inverse, info).run();
+  }
   Device::set_phase(lane, Phase::elimination_order, rank.comm.rank(), info);
   auto agreed = rank.comm.agree(lane, info);
   lane.wait(agreed);

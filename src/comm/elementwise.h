@@ -1,9 +1,11 @@
 // The arithmetic of reductions, element by element.
 #pragma once
 
-#include <complex>
+#include <cmath>
 #include <cstdint>
+#include <limits>
 #include <stdexcept>
+#include <type_traits>
 
 #include "comm/communicator.h"
 #include "core/dtype.h"

@@ -27,7 +27,7 @@ Size choose_tile(const PlanRequest& q) {
   if (q.platform == Platform::cpu) {
     tile = q.n >= 2048 ? 128 : q.n >= 512 ? 64 : 32;
   } else {
-    tile = q.n >= 49152 ? 1024 : q.n >= 12288 ? 512 : q.n >= 2048 ? 256 : 128;
+    tile = q.n >= 24576 ? 1024 : q.n >= 6144 ? 512 : q.n >= 2048 ? 256 : 128;
   }
   return std::min(tile, rows);
 }
@@ -68,6 +68,9 @@ Plan::Plan(const PlanRequest& request) : request_(request) {
   const Size rows = ceil_div(q.n, q.ranks);
   tile_ = q.tile > 0 ? std::min(q.tile, std::max<Size>(1, rows)) : choose_tile(q);
   group_ = choose_group(q, tile_);
+  if (q.platform == Platform::cuda && q.type == DType::f32 && q.routine == Routine::potrf) {
+    precision_ = q.precision;
+  }
   rhs_block_ = std::clamp<Size>(q.nrhs, 1, kMaxRhsBlock);
 
   const DType t = q.type;
@@ -81,6 +84,13 @@ Plan::Plan(const PlanRequest& request) : request_(request) {
       add(Buffer::tile_inverse, Place::result, t, tiles);
       add(Buffer::panel_even, Place::scratch, t, q.n * tile_);
       add(Buffer::panel_odd, Place::scratch, t, q.n * tile_);
+      if (precision_ == Precision::split) {
+        const Size scales = q.ranks * rows;
+        add(Buffer::split_even, Place::scratch, DType::f32, 2 * q.n * tile_);
+        add(Buffer::split_odd, Place::scratch, DType::f32, 2 * q.n * tile_);
+        add(Buffer::row_scale, Place::scratch, real, scales);
+        add(Buffer::inverse_scale, Place::scratch, real, scales);
+      }
       if (q.platform == Platform::cuda) {
         add(Buffer::panel_inverse, Place::scratch, t, tile_ * tile_);
       }
@@ -189,11 +199,12 @@ std::string_view name(Routine routine) {
 }
 
 std::string_view name(Buffer buffer) {
-  constexpr std::array<std::string_view, 17> names = {
-      "matrix",          "right_hand_side", "saved_diagonal",  "tile_inverse", "panel_even",
-      "panel_odd",       "panel_inverse",   "partial_sums",    "tile_rhs",     "tile_rhs_other",
-      "probe_vector",    "probe_product",   "probe_transpose", "probe_result", "send_staging",
-      "receive_staging", "library"};
+  constexpr std::array<std::string_view, 21> names = {
+      "matrix",        "right_hand_side", "saved_diagonal", "tile_inverse",   "panel_even",
+      "panel_odd",     "split_even",      "split_odd",      "row_scale",      "inverse_scale",
+      "panel_inverse", "partial_sums",    "tile_rhs",       "tile_rhs_other", "probe_vector",
+      "probe_product", "probe_transpose", "probe_result",   "send_staging",   "receive_staging",
+      "library"};
   return names[static_cast<std::size_t>(buffer)];
 }
 

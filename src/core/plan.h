@@ -18,6 +18,12 @@ enum class Platform { cpu, cuda };
 // Which part of a Hermitian matrix holds valid numbers.
 enum class Triangle { whole = -1, lower = 0, upper = 1 };
 
+// Arithmetic of products inside a factorisation.
+enum class Precision {
+  native,  // that of the element type
+  split,   // float32 as two half-precision numbers, on tensor cores
+};
+
 // Every buffer that a call uses on one rank.
 enum class Buffer {
   matrix,           // the shard of A, overwritten by the factor
@@ -26,6 +32,10 @@ enum class Buffer {
   tile_inverse,     // inverses of the factor's diagonal tiles (aux)
   panel_even,       // packed panel of even steps
   panel_odd,        // packed panel of odd steps
+  split_even,       // the same panels as half-precision parts
+  split_odd,
+  row_scale,        // powers of two that make a diagonal about 1
+  inverse_scale,    // and their inverses
   panel_inverse,    // inverses of blocks of a diagonal tile
   partial_sums,     // k x n: sums not yet collected, then the solution
   tile_rhs,         // right-hand sides of one tile
@@ -59,6 +69,7 @@ struct PlanRequest {
   Size tile = 0;   // 0: choose
   Size group = 0;  // tile columns in one product of the trailing update; 0: choose
   Platform platform = Platform::cpu;
+  Precision precision = Precision::native;
   bool mirror = false;         // only one triangle is valid
   bool replicated_rhs = true;  // b and x are whole on every rank
   Size library_bytes = 0;      // scratch that the tile library needs, asked by the caller
@@ -75,6 +86,8 @@ class Plan {
   Size tile() const { return tile_; }
   // Tile columns that one product of the trailing update covers.
   Size group() const { return group_; }
+  // What was asked for, where the platform and the element type have it.
+  Precision precision() const { return precision_; }
   // Right-hand sides that go through a solve together.
   Size rhs_block() const { return rhs_block_; }
   const std::vector<Entry>& entries() const { return entries_; }
@@ -96,6 +109,7 @@ class Plan {
   PlanRequest request_;
   Size tile_ = 1;
   Size group_ = 1;
+  Precision precision_ = Precision::native;
   Size rhs_block_ = 1;
   Size scratch_bytes_ = 0;
   std::vector<Entry> entries_;

@@ -22,6 +22,17 @@
 //   gemm(lane, op_a, op_b, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc)
 //   gemm_strided(lane, op_a, op_b, m, n, k, alpha, a, lda, stride_a, b, ldb, stride_b, beta, c, ldc,
 //                stride_c, count)                      count products, the i-th at a + i stride_a, ...
+//   splits<T>        whether products of T can run in half precision parts; only then:
+//   class Half       storage of a half-precision number
+//   split(lane, m, n, src, lds, dst, ldd)                 dst (m x 4 n) <- the parts of src
+//   subtract_split_product(lane, m, n, k, a, b, ld, stride_a, stride_b, c, ldc, stride_c, count)
+//                    c <- c - A B^T, a and b pointing to rows of one split panel of k columns; for
+//                    `count` blocks at the given distances
+//   unit_scale(lane, n, diagonal, stride, scale, inverse)
+//                    scale_i <- 2^-round(log2(Re a_ii) / 2) (1 if a_ii is not positive and finite),
+//                    inverse_i <- 1 / scale_i
+//   scale(lane, m, n, rows, columns, a, lda)              a_ij <- rows_i columns_j a_ij; columns may
+//                                                         be null
 //   trsm(lane, side, uplo, op, diag, m, n, alpha, a, lda, b, ldb)
 //   potrf(lane, n, a, lda, position, info)
 //                    lower Cholesky factor in place, strict upper part of a untouched; a failing

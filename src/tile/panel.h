@@ -9,6 +9,7 @@
 
 #include "comm/communicator.h"
 #include "core/distribution.h"
+#include "core/workspace.h"
 #include "tile/device.h"
 
 namespace jaxmg {
@@ -19,6 +20,9 @@ class Panel {
  public:
   using Lane = typename Device::Lane;
 
+  static Panel from(const Workspace& workspace, bool odd) {
+    return Panel(workspace.template get<T>(odd ? Buffer::panel_odd : Buffer::panel_even));
+  }
   explicit Panel(T* buffer) : buffer_(buffer) { message_.buffer = buffer; }
 
   // The step's remaining rows, in the order in which they are packed, and the panel's width.
@@ -84,19 +88,21 @@ class Panel {
   Size count() const { return rows_ * width_; }
   static constexpr DType type() { return dtype_of<T>; }
 
+  // Once it has arrived, before the first update.
+  void prepare(Lane&) {}
+  const T* view() const { return static_cast<const T*>(message_.view); }
+
   // C (m x n) <- C - P[row : row + m, :] P[col : col + n, :]^H, row and col being packed positions.
   void update(Lane& lane, Size row, Size m, Size col, Size n, T* c, Size ldc) const {
-    const T* p = static_cast<const T*>(message_.view);
-    Device::template gemm<T>(lane, Op::none, Op::conj_transpose, m, n, width_, T(-1), p + row,
-                             rows_, p + col, rows_, T(1), c, ldc);
+    Device::template gemm<T>(lane, Op::none, Op::conj_transpose, m, n, width_, T(-1), view() + row,
+                             rows_, view() + col, rows_, T(1), c, ldc);
   }
   // The same for `count` blocks at constant distances, of which none overlaps another.
   void update_strided(Lane& lane, Size row, Size row_stride, Size m, Size col, Size col_stride,
                       Size n, T* c, Size ldc, Size c_stride, Size count) const {
-    const T* p = static_cast<const T*>(message_.view);
     Device::template gemm_strided<T>(lane, Op::none, Op::conj_transpose, m, n, width_, T(-1),
-                                     p + row, rows_, row_stride, p + col, rows_, col_stride, T(1),
-                                     c, ldc, c_stride, count);
+                                     view() + row, rows_, row_stride, view() + col, rows_,
+                                     col_stride, T(1), c, ldc, c_stride, count);
   }
 
  private:

@@ -20,8 +20,9 @@ using tile::Cuda;
 template <class T>
 class RankRun {
  public:
-  RankRun(GpuRank& gpu, Size n, Size tile, Triangle valid, Size group = 0)
-      : gpu_(gpu), n_(n), tile_(tile), valid_(valid), group_(group) {
+  RankRun(GpuRank& gpu, Size n, Size tile, Triangle valid, Size group = 0,
+          Precision precision = Precision::native)
+      : gpu_(gpu), n_(n), tile_(tile), valid_(valid), group_(group), precision_(precision) {
     gpu_.context.prepare(dtype_of<T>);
   }
 
@@ -33,6 +34,7 @@ class RankRun {
     q.ranks = gpu_.comm.size();
     q.tile = tile_;
     q.group = group_;
+    q.precision = precision_;
     q.platform = Platform::cuda;
     q.mirror = valid_ != Triangle::whole;
     q.library_bytes = gpu_.context.lanes().library_bytes(dtype_of<T>, Plan(q).tile());
@@ -67,6 +69,7 @@ class RankRun {
   Size tile_;
   Triangle valid_;
   Size group_;
+  Precision precision_;
 };
 
 template <class T>
@@ -80,7 +83,8 @@ std::vector<T> shard_of(const Matrix<T>& a, const Distribution& dist, int rank) 
 }
 
 template <class T>
-void check_solve(Group& group, int devices, int ranks, Size n, Size tile, Triangle valid) {
+void check_solve(Group& group, int devices, int ranks, Size n, Size tile, Triangle valid,
+                 Precision precision = Precision::native) {
   const auto whole = random_hpd<T>(n, 41);
   auto given = whole;
   for (Size i = 0; valid != Triangle::whole && i < n; ++i) {
@@ -96,7 +100,7 @@ void check_solve(Group& group, int devices, int ranks, Size n, Size tile, Triang
                            std::to_string(tile);
   run_gpu_ranks(ranks, devices, true, [&](GpuRank& gpu) {
     const int me = gpu.comm.rank();
-    RankRun<T> run(gpu, n, tile, valid);
+    RankRun<T> run(gpu, n, tile, valid, 0, precision);
     const Plan plan(run.request(Routine::potrf));
     const Distribution dist = plan.distribution();
     DeviceArray<T> a(shard_of(given, dist, me));
@@ -186,12 +190,18 @@ template <class T>
 void check_type(int devices) {
   Group group("algorithms: Cholesky, mirror, cyclic " + type_name<T>());
   for (const int ranks : {1, 2, 3, 8}) {
-    for (const auto& [n, tile] :
-         std::vector<std::pair<Size, Size>>{{1, 4}, {7, 2}, {65, 8}, {130, 16}, {301, 32}, {301, 200}, {700, 300}}) {
+    for (const auto& [n, tile] : std::vector<std::pair<Size, Size>>{
+             {1, 4}, {7, 2}, {65, 8}, {130, 16}, {301, 32}, {301, 200}, {700, 300}}) {
       check_solve<T>(group, devices, ranks, n, tile, Triangle::whole);
     }
     check_solve<T>(group, devices, ranks, 77, 8, Triangle::lower);
     check_solve<T>(group, devices, ranks, 77, 8, Triangle::upper);
+    if constexpr (Cuda::splits<T>) {
+      for (const auto& [n, tile] :
+           std::vector<std::pair<Size, Size>>{{1, 4}, {130, 16}, {700, 300}}) {
+        check_solve<T>(group, devices, ranks, n, tile, Triangle::whole, Precision::split);
+      }
+    }
     check_failing_minor<T>(group, devices, ranks);
     check_cyclic<T>(group, devices, ranks);
   }
@@ -218,10 +228,11 @@ void fill_shard(tile::CudaLane& lane, const Distribution& dist, int rank, T* a) 
 }
 
 template <class T>
-void time_type(int devices, Size n, Size tile, Size group) {
+void time_type(int devices, Size n, Size tile, Size group,
+               Precision precision = Precision::native) {
   run_gpu_ranks(devices, devices, true, [&](GpuRank& gpu) {
     const int me = gpu.comm.rank();
-    RankRun<T> run(gpu, n, tile, Triangle::whole, group);
+    RankRun<T> run(gpu, n, tile, Triangle::whole, group, precision);
     const Plan plan(run.request(Routine::potrf));
     const Distribution dist = plan.distribution();
     DeviceArray<T> a(dist.capacity() * n);
@@ -270,7 +281,9 @@ void check_cholesky(int devices) {
 }
 
 void time_cholesky(int devices, Size n, const std::string& type, Size tile, Size group) {
-  if (type == "f32") {
+  if (type == "split") {
+    time_type<float>(devices, n, tile, group, Precision::split);
+  } else if (type == "f32") {
     time_type<float>(devices, n, tile, group);
   } else if (type == "c64") {
     time_type<std::complex<float>>(devices, n, tile, group);

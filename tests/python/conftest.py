@@ -13,6 +13,7 @@ import jax  # noqa: E402
 jax.config.update("jax_enable_x64", True)
 
 import pytest  # noqa: E402
+
 from meshes import line  # noqa: E402
 
 

@@ -1,6 +1,7 @@
 """How good an answer is, in units in which a backward stable one is of order 1."""
 
 import numpy as np
+
 from matrices import eps, wide
 
 LIMIT = 25.0

@@ -2,9 +2,10 @@
 
 import jax
 import jax.numpy as jnp
-import jaxmg
 import numpy as np
 import pytest
+
+import jaxmg
 from matrices import DTYPES, general, spd
 from meshes import put
 from residuals import LIMIT, solve_residual

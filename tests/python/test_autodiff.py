@@ -2,11 +2,12 @@
 
 import jax
 import jax.numpy as jnp
-import jaxmg
 import numpy as np
 import pytest
-import reference
 from jax.test_util import check_grads
+
+import jaxmg
+import reference
 from jaxmg import _native
 from matrices import general, hermitian, spd
 from meshes import AUTO, EXPLICIT, grid, line, put

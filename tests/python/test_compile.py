@@ -6,12 +6,13 @@ import time
 
 import jax
 import jax.numpy as jnp
-import jaxmg
 import numpy as np
 import pytest
 from jax import lax
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
+
+import jaxmg
 from jaxmg import _native, _potrs
 from matrices import general, spd
 from meshes import line, put
@@ -113,9 +114,7 @@ def test_size_that_does_not_divide_costs_nothing_more(mesh):
 
 
 def test_donated_matrix_is_worked_on_in_place(mesh):
-    program = compiled(
-        lambda a, b: jaxmg.potrs_shardmap_ctx(a, b), *shapes(mesh), donate_argnums=0
-    )
+    program = compiled(lambda a, b: jaxmg.potrs_shardmap_ctx(a, b), *shapes(mesh), donate_argnums=0)
     assert shards_of_scratch(program) < 0.3
     assert program.memory_analysis().alias_size_in_bytes >= BIG * BIG * 8 / 8
 

@@ -1,10 +1,11 @@
 """Block-cyclic storage there and back, and its padding."""
 
 import jax
-import jaxmg
 import numpy as np
 import pytest
 from jax.sharding import PartitionSpec as P
+
+import jaxmg
 from matrices import DTYPES, general
 from meshes import AUTO, EXPLICIT, grid, line, put
 from reference_layout import cyclic_rows

@@ -2,9 +2,10 @@
 
 import jax
 import jax.numpy as jnp
-import jaxmg
 import numpy as np
 import pytest
+
+import jaxmg
 import reference
 from jaxmg import _native, linalg
 from matrices import DTYPES, general, hermitian, spd

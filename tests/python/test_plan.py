@@ -2,11 +2,12 @@
 
 import jax
 import jax.numpy as jnp
-import jaxmg
 import numpy as np
 import pytest
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
+
+import jaxmg
 from jaxmg import _memory, _native, errors
 from meshes import line
 
@@ -82,17 +83,18 @@ def test_too_large_is_refused_before_anything_is_allocated(mesh):
 
 
 def test_warning_when_nearly_full(monkeypatch, mesh):
-    needed = jaxmg.plan("potrs", 4096, "float64", mesh=mesh).bytes_needed
-    _memory.available.cache_clear() if hasattr(_memory.available, "cache_clear") else None
+    needed = jaxmg.plan("potrs", 16384, "float64", mesh=mesh).bytes_needed
     monkeypatch.setattr(_memory, "available", lambda *_: (int(needed / 0.97), "test"))
-    a = jax.ShapeDtypeStruct((8192, 8192), jnp.float64, sharding=NamedSharding(mesh, P("x")))
-    b = jax.ShapeDtypeStruct((8192, 1), jnp.float64, sharding=NamedSharding(mesh, P()))
+
+    def lower(n):
+        a = jax.ShapeDtypeStruct((n, n), jnp.float64, sharding=NamedSharding(mesh, P("x")))
+        b = jax.ShapeDtypeStruct((n, 1), jnp.float64, sharding=NamedSharding(mesh, P()))
+        jax.jit(jaxmg.potrs).lower(a, b)
+
     with pytest.raises(jaxmg.InsufficientMemoryError):
-        jax.jit(jaxmg.potrs).lower(a, b)
-    a = jax.ShapeDtypeStruct((4096, 4096), jnp.float64, sharding=NamedSharding(mesh, P("x")))
-    b = jax.ShapeDtypeStruct((4096, 1), jnp.float64, sharding=NamedSharding(mesh, P()))
-    with pytest.warns(jaxmg.JaxMgWarning, match="4096"):
-        jax.jit(jaxmg.potrs).lower(a, b)
+        lower(20000)
+    with pytest.warns(jaxmg.JaxMgWarning, match="16384"):
+        lower(16384)
 
 
 def test_info():

@@ -2,10 +2,11 @@
 
 import jax
 import jax.numpy as jnp
-import jaxmg
 import numpy as np
 import pytest
 from jax.sharding import PartitionSpec as P
+
+import jaxmg
 from matrices import DTYPES, HARD, eps, general, spd, wide
 from meshes import AUTO, EXPLICIT, grid, line, put
 from residuals import assert_solved, relative

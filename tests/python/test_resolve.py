@@ -2,11 +2,12 @@
 
 import jax
 import jax.numpy as jnp
-import jaxmg
 import numpy as np
 import pytest
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
+
+import jaxmg
 from jaxmg._resolve import check_specs, distributed, resolve, rhs_spec, splits_rows
 from matrices import general, spd
 from meshes import AUTO, EXPLICIT, grid, line, put

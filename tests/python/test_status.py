@@ -2,10 +2,11 @@
 
 import jax
 import jax.numpy as jnp
-import jaxmg
 import numpy as np
 import pytest
 from jax.experimental import checkify
+
+import jaxmg
 from matrices import DTYPES, general, spd
 from meshes import grid, line, put
 from residuals import assert_solved
@@ -147,9 +148,9 @@ def test_results_are_nan_on_every_device(mesh):
 def test_members_of_a_batch_fail_alone(mesh):
     batch = np.stack([np.eye(16)] * 3)
     batch[1, 4, 4] = -1
-    x, status = jax.vmap(
-        lambda a: jaxmg.potrs(a, jnp.ones(16), mesh=mesh, return_status=True)
-    )(batch)
+    x, status = jax.vmap(lambda a: jaxmg.potrs(a, jnp.ones(16), mesh=mesh, return_status=True))(
+        batch
+    )
     assert np.asarray(status).tolist() == [0, 5, 0]
     assert np.isnan(np.asarray(x)).all(axis=1).tolist() == [False, True, False]
 

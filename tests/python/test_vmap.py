@@ -2,11 +2,12 @@
 
 import jax
 import jax.numpy as jnp
-import jaxmg
 import numpy as np
 import pytest
-import reference
 from jax.sharding import PartitionSpec as P
+
+import jaxmg
+import reference
 from jaxmg import _native
 from matrices import general, spd
 from meshes import AUTO, EXPLICIT, grid, put

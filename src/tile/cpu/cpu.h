@@ -18,6 +18,8 @@ struct Cpu {
   using Lanes = CpuLanes;
   static constexpr bool reads_in_place = true;
   static constexpr Size inverse_block = 0;
+  template <class T>
+  static constexpr bool splits = false;
 
   template <class T>
   static void copy(Lane& lane, Size m, Size n, const T* src, Size lds, T* dst, Size ldd);

@@ -2,6 +2,9 @@
 // and returns at once. The operations are described in tile/device.h.
 #pragma once
 
+#include <cstdint>
+#include <type_traits>
+
 #include "core/dtype.h"
 #include "core/status.h"
 #include "core/types.h"
@@ -18,6 +21,12 @@ struct Cuda {
   using Lanes = CudaLanes;
   static constexpr bool reads_in_place = false;
   static constexpr Size inverse_block = 128;
+  template <class T>
+  static constexpr bool splits = std::is_same_v<T, float>;
+  // Storage of a half-precision number.
+  struct Half {
+    std::uint16_t bits;
+  };
 
   template <class T>
   static void copy(Lane& lane, Size m, Size n, const T* src, Size lds, T* dst, Size ldd);
@@ -40,6 +49,16 @@ struct Cuda {
   static void gemm_strided(Lane& lane, Op op_a, Op op_b, Size m, Size n, Size k, T alpha,
                            const T* a, Size lda, Size stride_a, const T* b, Size ldb, Size stride_b,
                            T beta, T* c, Size ldc, Size stride_c, Size count);
+  static void split(Lane& lane, Size m, Size n, const float* src, Size lds, Half* dst, Size ldd);
+  static void subtract_split_product(Lane& lane, Size m, Size n, Size k, const Half* a,
+                                     const Half* b, Size ld, Size stride_a, Size stride_b, float* c,
+                                     Size ldc, Size stride_c, Size count);
+  template <class T>
+  static void unit_scale(Lane& lane, Size n, const T* diagonal, Size stride, Real<T>* scale,
+                         Real<T>* inverse);
+  template <class T>
+  static void scale(Lane& lane, Size m, Size n, const Real<T>* rows, const Real<T>* columns, T* a,
+                    Size lda);
   template <class T>
   static void trsm(Lane& lane, Side side, Uplo uplo, Op op, Diag diag, Size m, Size n, T alpha,
                    const T* a, Size lda, T* b, Size ldb);

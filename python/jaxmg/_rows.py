@@ -1,0 +1,59 @@
+"""The identity, as a request that the rows of a matrix, and of its cotangent, lie on the ranks.
+
+As ``with_sharding_constraint``, but a batch that is going to be spread over the devices is asked
+to lie there by members instead.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Sequence
+
+import jax
+import jax.numpy as jnp
+from jax import Array, lax
+from jax.extend.core import Primitive
+from jax.interpreters import ad, batching, mlir
+from jax.sharding import PartitionSpec
+
+from ._batching import spread_axes
+from ._layout import Resolved
+
+rows_p = Primitive("jaxmg_rows")
+
+
+def _constrained(x: Array, *, r: Resolved) -> Array:
+    return lax.with_sharding_constraint(x, r.layout.sharding(r.layout.rows_spec))
+
+
+@functools.partial(jax.jit, static_argnames="r")
+def _eager(x: Array, *, r: Resolved) -> Array:
+    out: Array = rows_p.bind(x, r=r)
+    return out
+
+
+def _batched(arrays: Sequence[Array], dims: Sequence[int], *, r: Resolved) -> tuple[Array, int]:
+    x = jnp.moveaxis(arrays[0], dims[0], 0)
+    axes = spread_axes(r, x)
+    assert r.layout.mesh is not None
+    size = math.prod(r.layout.mesh.shape[axis] for axis in axes)
+    if axes and x.shape[0] % size:
+        return x, 0
+    spec = PartitionSpec(axes) if axes else PartitionSpec(None, r.layout.axes)
+    return lax.with_sharding_constraint(x, r.layout.sharding(spec)), 0
+
+
+rows_p.def_impl(_eager)
+rows_p.def_abstract_eval(lambda x, *, r: x)
+mlir.register_lowering(rows_p, mlir.lower_fun(_constrained, multiple_results=False))
+ad.deflinear2(rows_p, lambda cotangent, x, *, r: [rows_p.bind(cotangent, r=r)])
+batching.primitive_batchers[rows_p] = _batched
+
+
+def keep_rows(r: Resolved, x: Array) -> Array:
+    """Auto axes: pins the rows of `x` and of its cotangent; otherwise does nothing."""
+    if r.layout.kind != "dist" or r.layout.explicit:
+        return x
+    out: Array = rows_p.bind(x, r=r)
+    return out

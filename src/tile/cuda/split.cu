@@ -1,0 +1,108 @@
+// float32 products by tensor cores: each factor as a sum of two half-precision numbers.
+//
+//   x = (hi + lo) / 2^10,   x y^T ~ (lo hi^T + hi lo^T + hi hi^T) / 2^20
+//
+// hi and lo hold 11 bits each, products are exact in float32 and are added there: some 22 bits of x
+// enter, against 24 of a native product. Meant for factors of about unit size, as those of a matrix
+// with a unit diagonal are: the factor 2^10 keeps lo of entries down to 10^-4 out of half
+// precision's subnormal range, and entries up to 63 from overflowing.
+#include <cuda_fp16.h>
+
+#include <cmath>
+
+#include "tile/cuda/cuda.h"
+#include "tile/cuda/launch.h"
+#include "tile/cuda/scalar.h"
+
+namespace jaxmg::tile {
+namespace {
+
+constexpr float kSplitScale = 1024;
+constexpr float kProductScale = 1 / (kSplitScale * kSplitScale);
+
+// Columns [hi, lo, hi, hi], each block m x n: the first three are one factor of the product, the
+// last three the other one.
+__global__ void split_kernel(Size m, Size n, const float* src, Size lds, __half* dst, Size ldd) {
+  const Size step = static_cast<Size>(gridDim.x) * blockDim.x;
+  const Size block = n * ldd;
+  for (Size j = blockIdx.y; j < n; j += gridDim.y) {
+    for (Size i = static_cast<Size>(blockIdx.x) * blockDim.x + threadIdx.x; i < m; i += step) {
+      const float x = kSplitScale * src[i + j * lds];
+      const __half hi = __float2half_rn(x);
+      const __half lo = __float2half_rn(x - __half2float(hi));
+      __half* const out = dst + i + j * ldd;
+      out[0] = hi;
+      out[block] = lo;
+      out[2 * block] = hi;
+      out[3 * block] = hi;
+    }
+  }
+}
+
+}  // namespace
+
+void Cuda::split(Lane& lane, Size m, Size n, const float* src, Size lds, Half* dst, Size ldd) {
+  if (m <= 0 || n <= 0) {
+    return;
+  }
+  const dim3 grid(static_cast<unsigned>(std::min<Size>(ceil_div(m, kThreads), 1 << 16)),
+                  static_cast<unsigned>(std::min<Size>(n, kMaxGridY)));
+  split_kernel<<<grid, kThreads, 0, lane.stream()>>>(m, n, src, lds, reinterpret_cast<__half*>(dst),
+                                                     ldd);
+  JAXMG_CUDA_CHECK(cudaGetLastError());
+}
+
+void Cuda::subtract_split_product(Lane& lane, Size m, Size n, Size k, const Half* a, const Half* b,
+                                  Size ld, Size stride_a, Size stride_b, float* c, Size ldc,
+                                  Size stride_c, Size count) {
+  if (m <= 0 || n <= 0 || count <= 0) {
+    return;
+  }
+  const float alpha = -kProductScale;
+  const float beta = 1;
+  const Half* const lo_hi_hi = a + k * ld;
+  if (count == 1) {
+    JAXMG_CUDA_CHECK(cublasGemmEx_64(lane.blas(), CUBLAS_OP_N, CUBLAS_OP_T, m, n, 3 * k, &alpha,
+                                     lo_hi_hi, CUDA_R_16F, ld, b, CUDA_R_16F, ld, &beta, c,
+                                     CUDA_R_32F, ldc, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT));
+    return;
+  }
+  JAXMG_CUDA_CHECK(cublasGemmStridedBatchedEx_64(
+      lane.blas(), CUBLAS_OP_N, CUBLAS_OP_T, m, n, 3 * k, &alpha, lo_hi_hi, CUDA_R_16F, ld,
+      stride_a, b, CUDA_R_16F, ld, stride_b, &beta, c, CUDA_R_32F, ldc, stride_c, count,
+      CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT));
+}
+
+template <class T>
+void Cuda::unit_scale(Lane& lane, Size n, const T* diagonal, Size stride, Real<T>* scale,
+                      Real<T>* inverse) {
+  using R = Real<T>;
+  const DeviceType<T>* d = on_device(diagonal);
+  for_each(lane, n, 1, [=] __device__(Size i, Size) {
+    const R x = real_part(d[i * stride]);
+    const int exponent = x > 0 && isfinite(x) ? static_cast<int>(rint(log2(x) / 2)) : 0;
+    scale[i] = ldexp(R{1}, -exponent);
+    inverse[i] = ldexp(R{1}, exponent);
+  });
+}
+
+template <class T>
+void Cuda::scale(Lane& lane, Size m, Size n, const Real<T>* rows, const Real<T>* columns, T* a,
+                 Size lda) {
+  DeviceType<T>* x = on_device(a);
+  for_each(lane, m, n, [=] __device__(Size i, Size j) {
+    const Real<T> factor = columns ? rows[i] * columns[j] : rows[i];
+    x[i + j * lda] = element<DeviceType<T>>(factor) * x[i + j * lda];
+  });
+}
+
+#define JAXMG_INSTANTIATE(T)                                                          \
+  template void Cuda::unit_scale<T>(Lane&, Size, const T*, Size, Real<T>*, Real<T>*); \
+  template void Cuda::scale<T>(Lane&, Size, Size, const Real<T>*, const Real<T>*, T*, Size);
+JAXMG_INSTANTIATE(float)
+JAXMG_INSTANTIATE(double)
+JAXMG_INSTANTIATE(std::complex<float>)
+JAXMG_INSTANTIATE(std::complex<double>)
+#undef JAXMG_INSTANTIATE
+
+}  // namespace jaxmg::tile

@@ -1,0 +1,42 @@
+// A float32 panel whose products run on tensor cores, each number as the sum of two half-precision
+// ones. It is made, sent and kept like a native panel; each rank splits what it has received.
+#pragma once
+
+#include "tile/panel.h"
+
+namespace jaxmg {
+
+template <class Device, class T>
+class SplitPanel : public Panel<Device, T> {
+ public:
+  using Lane = typename Device::Lane;
+  using Half = typename Device::Half;
+
+  SplitPanel(T* buffer, Half* split) : Panel<Device, T>(buffer), split_(split) {}
+
+  static SplitPanel from(const Workspace& workspace, bool odd) {
+    return SplitPanel(workspace.template get<T>(odd ? Buffer::panel_odd : Buffer::panel_even),
+                      reinterpret_cast<Half*>(workspace.template get<float>(
+                          odd ? Buffer::split_odd : Buffer::split_even)));
+  }
+
+  void prepare(Lane& lane) {
+    Device::split(lane, this->rows(), this->width(), this->view(), this->rows(), split_,
+                  this->rows());
+  }
+
+  void update(Lane& lane, Size row, Size m, Size col, Size n, T* c, Size ldc) const {
+    update_strided(lane, row, 0, m, col, 0, n, c, ldc, 0, 1);
+  }
+
+  void update_strided(Lane& lane, Size row, Size row_stride, Size m, Size col, Size col_stride,
+                      Size n, T* c, Size ldc, Size c_stride, Size count) const {
+    Device::subtract_split_product(lane, m, n, this->width(), split_ + row, split_ + col,
+                                   this->rows(), row_stride, col_stride, c, ldc, c_stride, count);
+  }
+
+ private:
+  Half* split_;
+};
+
+}  // namespace jaxmg
