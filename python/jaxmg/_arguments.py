@@ -16,7 +16,8 @@ from ._resolve import is_concrete
 from .errors import JaxMgWarning
 
 SUPPORTED = tuple(DTYPES)
-PRECISIONS = (None, "default", "high", "highest", "float32", "float64")
+NATIVE = ("highest", "float32", "float64")
+PRECISIONS = ("default", "high", *NATIVE)
 
 
 def host_or_device(x: Any, name: str) -> Any:
@@ -98,13 +99,24 @@ def check_tile(T_A: Any) -> int:
     return tile
 
 
-def check_options(precision: Any, backend: Any) -> None:
+def check_backend(backend: Any) -> None:
+    if backend not in (None, "native"):
+        raise ValueError(f"backend: got {backend!r}; accepted are None and 'native'.")
+
+
+def precision_of(precision: Any) -> int:
+    """0: products in the element type, 1: float32 by half-precision parts where that is faster.
+
+    None asks JAX's own setting, ``jax_default_matmul_precision``.
+    """
+    if precision is None:
+        precision = jax.config.jax_default_matmul_precision  # type: ignore[attr-defined]
+        return 0 if str(precision).lower() in NATIVE else 1
     name = getattr(precision, "name", precision)
     name = name.lower() if isinstance(name, str) else name
     if name not in PRECISIONS:
-        raise ValueError(f"precision: got {precision!r}; accepted are {PRECISIONS}.")
-    if backend not in (None, "native"):
-        raise ValueError(f"backend: got {backend!r}; accepted are None and 'native'.")
+        raise ValueError(f"precision: got {precision!r}; accepted are {(None, *PRECISIONS)}.")
+    return 0 if name in NATIVE else 1
 
 
 def triangle_of(lower: Any) -> int:

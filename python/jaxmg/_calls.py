@@ -59,7 +59,15 @@ def potrf(r: Resolved, ctx: Array, a: Array) -> tuple[Array, Array, Array]:
         Shape((8,), jnp.int32),
     )
     work, aux, info = _call(
-        "jaxmg_potrf", results, {1: 0}, ctx, a, n=r.n, tile=r.tile, triangle=r.triangle
+        "jaxmg_potrf",
+        results,
+        {1: 0},
+        ctx,
+        a,
+        n=r.n,
+        tile=r.tile,
+        precision=r.precision,
+        triangle=r.triangle,
     )
     return work, aux, info
 

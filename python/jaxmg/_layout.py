@@ -131,6 +131,7 @@ class Resolved:
         tile: rows that are eliminated together, chosen by the engine's plan.
         rows: rows that each rank has room for.
         aux_count: elements per rank of the operand that goes with the factor.
+        precision: 0: products in the element type; 1: float32 by half-precision parts.
         triangle: -1: all of A is valid; 0: only the lower triangle; 1: only the upper one.
         exposed: whether the factor is handed to the user, who may move it elsewhere.
     """
@@ -143,6 +144,7 @@ class Resolved:
     aux_count: int
     triangle: int = -1
     exposed: bool = False
+    precision: int = 0
 
     @property
     def padded_rows(self) -> int:
@@ -162,7 +164,9 @@ class Resolved:
         """Equal in all processes that make this call, most likely different for other calls."""
         mesh = self.layout.mesh
         shape = () if mesh is None else tuple(mesh.shape.items())
-        text = repr((shape, self.layout.axes, self.n, self.dtype, self.tile, self.triangle))
+        text = repr(
+            (shape, self.layout.axes, self.n, self.dtype, self.tile, self.triangle, self.precision)
+        )
         return zlib.crc32(text.encode()) & 0x7FFFFFFF
 
     @functools.cached_property
@@ -174,6 +178,7 @@ class Resolved:
             self.dtype,
             tile=self.tile,
             triangle=self.triangle,
+            precision=self.precision,
         )
 
 
@@ -189,6 +194,7 @@ def entries(
     mirror: bool = False,
     replicated_rhs: bool = True,
     columns: int = 0,
+    precision: int = 0,
 ) -> dict[str, Any]:
     """The engine's plan of one call, as a dictionary."""
     return _native.plan_entries(
@@ -202,6 +208,7 @@ def entries(
         mirror,
         replicated_rhs,
         columns,
+        precision,
     )
 
 
@@ -214,10 +221,20 @@ def resolve_plan(
     tile: int = 0,
     triangle: int = -1,
     exposed: bool = False,
+    precision: int = 0,
 ) -> Resolved:
     """Asks the engine for the tile and the sizes that belong to a layout."""
+    if layout.platform != "cuda" or dtype != "float32":
+        precision = 0
     found = entries(
-        "potrf", n, dtype, layout.ranks, layout.platform, tile=tile, mirror=triangle >= 0
+        "potrf",
+        n,
+        dtype,
+        layout.ranks,
+        layout.platform,
+        tile=tile,
+        mirror=triangle >= 0,
+        precision=precision,
     )
     return Resolved(
         layout=layout,
@@ -228,4 +245,5 @@ def resolve_plan(
         aux_count=int(found["aux_count"]),
         triangle=triangle,
         exposed=exposed,
+        precision=precision,
     )

@@ -137,6 +137,7 @@ def _declare(engine: ctypes.CDLL) -> None:
         ctypes.c_int32,  # replicated_rhs
         ctypes.c_int64,  # library_bytes
         ctypes.c_int64,  # columns
+        ctypes.c_int32,  # precision
         ctypes.c_char_p,
         ctypes.c_int64,
     ]
@@ -263,6 +264,7 @@ def plan_entries(
     mirror: bool,
     replicated_rhs: bool,
     columns: int,
+    precision: int = 0,
 ) -> dict[str, Any]:
     """The engine's plan of one call: see ``Plan::json``."""
     capacity = 1 << 14
@@ -279,6 +281,7 @@ def plan_entries(
         int(replicated_rhs),
         0,
         columns,
+        precision,
         buffer,
         capacity,
     )
@@ -290,13 +293,16 @@ def plan_entries(
 
 
 def counter(name: str) -> int:
-    """A counter of the engine, such as the number of completed factorisations ("potrf")."""
-    return int(engine().jaxmg_counter(name.encode()))
+    """A counter of the engines, such as the number of completed factorisations ("potrf")."""
+    loaded = [library.handle for library in (CPU, CUDA) if library.loaded]
+    return sum(int(handle.jaxmg_counter(name.encode())) for handle in loaded if handle)
 
 
 def reset_counters() -> None:
     """Sets the counters of completed operations to zero."""
-    engine().jaxmg_reset_counters()
+    for library in (CPU, CUDA):
+        if library.handle is not None and library.loaded:
+            library.handle.jaxmg_reset_counters()
 
 
 def set_timeout(seconds: float) -> None:

@@ -16,14 +16,15 @@ from jax.sharding import PartitionSpec
 from . import _cholesky, _manual, errors
 from ._arguments import (
     cast,
+    check_backend,
     check_matrix,
-    check_options,
     check_rhs,
     check_tile,
     common_dtype,
     host_or_device,
     place_matrix,
     place_rhs,
+    precision_of,
     triangle_of,
 )
 from ._layout import AnyMesh, Layout, Resolved, resolve_plan
@@ -214,6 +215,7 @@ def prepare(
     lower: bool | None,
     n: int | None,
     exposed: bool = False,
+    precision: int = 0,
 ) -> tuple[Call, Any, Any]:
     """Checks the operands of a solve and works out the call and where the operands belong."""
     a, b = host_or_device(a, "a"), host_or_device(b, "b")
@@ -238,7 +240,15 @@ def prepare(
             )
         local_rows = _local_rows(routine, a, size, layout, tile)
     check_rhs(routine, b, size)
-    r = resolve_plan(layout, size, dtype, tile=tile, triangle=triangle_of(lower), exposed=exposed)
+    r = resolve_plan(
+        layout,
+        size,
+        dtype,
+        tile=tile,
+        triangle=triangle_of(lower),
+        exposed=exposed,
+        precision=precision,
+    )
     spec = rhs_spec(b, specs[1], layout)
     split = splits_rows(spec, layout) and (not layout.explicit or size % layout.ranks == 0)
     call = Call(r, split=split, spec=None if split else spec, local_rows=local_rows)
@@ -288,7 +298,10 @@ def potrs(
             the argument of the jitted function instead.
         lower: True or False says that only the lower or upper triangle of `a` is valid: the other
             one is not read and gets a zero gradient.
-        precision: None or one of JAX's names; all of them compute in the precision of the dtype.
+        precision: arithmetic of products inside a float32 factorisation on GPUs. "default" and
+            "high": tensor cores, each number as two half-precision ones (some 22 bits, several
+            times faster); "highest" and "float32": native. None follows JAX's
+            ``jax_default_matmul_precision``. Other dtypes and CPUs always compute natively.
         backend: None or "native".
         check: eagerly, whether to wait and raise an exception on failure. Under ``checkify`` a
             failure is reported when the status is asked for, by this or by `return_status`.
@@ -316,7 +329,7 @@ def potrs(
         >>> jaxmg.potrs(a, jnp.array([2.0, 5.0])).tolist()
         [-0.5, 2.0]
     """
-    check_options(precision, backend)
+    check_backend(backend)
     call, a, b = prepare(
         "potrs",
         a,
@@ -327,6 +340,7 @@ def potrs(
         pad=pad,
         lower=lower,
         n=n,
+        precision=precision_of(precision),
     )
     eager = is_concrete(a) and is_concrete(b)
     check_memory("potrs", call.r, int(np.prod(b.shape[1:])), in_place=donate or not eager)

@@ -8,7 +8,7 @@ import jax
 from jax import Array
 
 from . import _cholesky
-from ._arguments import check_tile
+from ._arguments import check_tile, precision_of
 from ._layout import AnyMesh
 from ._potrs import Specs, prepare, replace_call, run
 from ._resolve import check_mesh, check_specs, manual_axes
@@ -72,6 +72,7 @@ def potrs_shardmap_ctx(
         lower=lower,
         n=n,
         exposed=not inside,
+        precision=precision_of(None),
     )
     call = replace_call(call, want_status=True, want_logdet=return_logdet, keep_work=not inside)
     out = run(call, a, b)

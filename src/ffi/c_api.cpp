@@ -43,12 +43,13 @@ using namespace jaxmg;
 std::int64_t jaxmg_plan(std::int32_t routine, std::int32_t dtype, std::int64_t n, std::int64_t nrhs,
                         std::int32_t ranks, std::int64_t tile, std::int32_t platform,
                         std::int32_t mirror, std::int32_t replicated_rhs,
-                        std::int64_t library_bytes, std::int64_t columns, char* out,
-                        std::int64_t capacity) {
+                        std::int64_t library_bytes, std::int64_t columns, std::int32_t precision,
+                        char* out, std::int64_t capacity) {
   try {
     if (routine < 0 || routine >= static_cast<std::int32_t>(kRoutines.size()) || dtype < 0 ||
-        dtype > static_cast<std::int32_t>(DType::c128) || platform < 0 || platform > 1) {
-      put("plan: unknown routine, dtype or platform", out, capacity);
+        dtype > static_cast<std::int32_t>(DType::c128) || platform < 0 || platform > 1 ||
+        precision < 0 || precision > 1) {
+      put("plan: unknown routine, dtype, platform or precision", out, capacity);
       return -1;
     }
     PlanRequest request;
@@ -63,6 +64,7 @@ std::int64_t jaxmg_plan(std::int32_t routine, std::int32_t dtype, std::int64_t n
     request.replicated_rhs = replicated_rhs != 0;
     request.library_bytes = library_bytes;
     request.columns = columns;
+    request.precision = static_cast<Precision>(precision);
     const std::string json = Plan(request).json();
     if (!put(json, out, capacity)) {
       put("plan: " + std::to_string(json.size() + 1) + " bytes are needed", out, capacity);

@@ -64,6 +64,7 @@ struct jaxmg_call {
   // Attributes; those that the routine does not have are 0.
   std::int64_t n;
   std::int64_t tile;
+  std::int64_t precision;   // Precision of core/plan.h
   std::int64_t triangle;    // -1 whole matrix, 0 only the lower triangle is valid, 1 the upper
   std::int64_t replicated;  // right-hand sides and solutions are whole on every rank
   std::int64_t inverse;     // redistribute back
@@ -93,7 +94,8 @@ JAXMG_EXPORT std::int64_t jaxmg_plan(std::int32_t routine, std::int32_t dtype, s
                                      std::int64_t nrhs, std::int32_t ranks, std::int64_t tile,
                                      std::int32_t platform, std::int32_t mirror,
                                      std::int32_t replicated_rhs, std::int64_t library_bytes,
-                                     std::int64_t columns, char* out, std::int64_t capacity);
+                                     std::int64_t columns, std::int32_t precision, char* out,
+                                     std::int64_t capacity);
 
 // Counters by name: "potrf", "potrs", "logdet", "locate", "cyclic": distributed operations
 // completed, counted once per group; "pending": calls that wait for peers, by group; "sites": call

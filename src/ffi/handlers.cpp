@@ -149,6 +149,7 @@ class Decoder {
     get(given, "tile", call_.tile);
     switch (routine_) {
       case JAXMG_POTRF:
+        get(given, "precision", call_.precision);
         return get(given, "triangle", call_.triangle);
       case JAXMG_POTRS:
         return get(given, "replicated", call_.replicated);

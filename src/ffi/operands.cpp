@@ -128,8 +128,8 @@ bool CallKind::operator==(const CallKind& other) const {
   const PlanRequest& b = other.request;
   return a.routine == b.routine && a.type == b.type && a.n == b.n && a.nrhs == b.nrhs &&
          a.ranks == b.ranks && a.tile == b.tile && a.mirror == b.mirror &&
-         a.replicated_rhs == b.replicated_rhs && a.columns == b.columns &&
-         triangle == other.triangle && inverse == other.inverse;
+         a.precision == b.precision && a.replicated_rhs == b.replicated_rhs &&
+         a.columns == b.columns && triangle == other.triangle && inverse == other.inverse;
 }
 
 void check_context_operand(const jaxmg_call& call) {
@@ -172,7 +172,12 @@ CallKind call_kind(const jaxmg_call& call, const Context& context, Platform plat
         reader.fail("attribute triangle = " + std::to_string(call.triangle) +
                     ", expected -1 (whole), 0 (lower) or 1 (upper)");
       }
+      if (call.precision < 0 || call.precision > 1) {
+        reader.fail("attribute precision = " + std::to_string(call.precision) +
+                    ", expected 0 (native) or 1 (split)");
+      }
       kind.triangle = call.triangle;
+      q.precision = static_cast<Precision>(call.precision);
       q.mirror = call.triangle >= 0;
       break;
     case Routine::potrs:

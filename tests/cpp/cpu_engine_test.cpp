@@ -397,7 +397,7 @@ TEST(CpuEngine, CountersCountOncePerGroup) {
 TEST(CpuEngine, PlanAsJson) {
   std::vector<char> out(1 << 14);
   const auto plan = [&](std::int32_t routine, Size n, std::int64_t capacity) {
-    return jaxmg_plan(routine, JAXMG_F64, n, 1, 4, 0, 0, 0, 1, 0, 0, out.data(), capacity);
+    return jaxmg_plan(routine, JAXMG_F64, n, 1, 4, 0, 0, 0, 1, 0, 0, 0, out.data(), capacity);
   };
   const std::int64_t bytes = plan(JAXMG_POTRF, 100, std::ssize(out));
   ASSERT_GT(bytes, 0);

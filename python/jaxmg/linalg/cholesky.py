@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from .._arguments import cast, common_dtype, host_or_device, place_matrix, triangle_of
+from .._arguments import cast, common_dtype, host_or_device, place_matrix, precision_of, triangle_of
 from .._cholesky import Factor
 from .._factor_object import CholeskyFactor, factorise, factorise_in_place
 from .._layout import AnyMesh, resolve_plan
@@ -74,7 +74,13 @@ def cho_factor(
     spec = check_specs(in_specs)[0]
     layout = resolve(a, n=n, mesh=check_mesh(mesh), spec=spec)
     r = resolve_plan(
-        layout, n, str(a.dtype), tile=T_A or 0, triangle=triangle_of(lower), exposed=True
+        layout,
+        n,
+        str(a.dtype),
+        tile=T_A or 0,
+        triangle=triangle_of(lower),
+        exposed=True,
+        precision=precision_of(None),
     )
     in_place = overwrite_a and is_concrete(a)
     check_memory("cho_factor", r, 1, in_place=in_place or not is_concrete(a))
