@@ -25,6 +25,7 @@ from ._operands import (
     gathered,
     is_split,
     like,
+    on_all_devices,
     pad_rows,
     reshard,
     type_spec,
@@ -53,7 +54,8 @@ def factor(r: Resolved, a: Array) -> Factor:
     a = lax.stop_gradient(a)
     if r.layout.kind == "manual":
         return Factor(*_manual.factor(r, a))
-    return Factor(*potrf_p.bind(a, r=r))
+    work, aux, info = potrf_p.bind(a, r=r)
+    return Factor(work, aux, on_all_devices(r.layout, info))
 
 
 def locate(r: Resolved, f: Factor) -> Factor:

@@ -11,7 +11,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax import Array, lax
-from jax.sharding import PartitionSpec
+from jax.sharding import Mesh, PartitionSpec
 
 from ._layout import Layout
 from ._resolve import axis_names
@@ -86,3 +86,14 @@ def on_mesh(layout: Layout, x: Array) -> Array:
         out: Array = jax.sharding.reshard(x, layout.typed(PartitionSpec(*(None,) * x.ndim)))
         return out
     return x
+
+
+def on_all_devices(layout: Layout, x: Array) -> Array:
+    """Auto axes: says in the program that it is for the devices of a concrete mesh.
+
+    JAX looks for that in the operands and in constraints before it lowers a program. What the
+    primitives of this package become when they are lowered comes too late for it.
+    """
+    if layout.kind != "dist" or layout.explicit or not isinstance(layout.mesh, Mesh):
+        return x
+    return lax.with_sharding_constraint(x, layout.sharding(PartitionSpec(*(None,) * x.ndim)))

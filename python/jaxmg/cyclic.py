@@ -16,7 +16,7 @@ from jax.sharding import NamedSharding
 
 from ._arguments import cast, check_tile, common_dtype, host_or_device, place_matrix
 from ._layout import AnyMesh, Layout, Resolved
-from ._operands import on_mesh, pad_rows, reshard
+from ._operands import constrain_rows, on_mesh, pad_rows, reshard
 from ._potrs import Specs, without_local_padding
 from ._primitives import cyclic_order, cyclic_p
 from ._resolve import check_mesh, check_specs, is_concrete, resolve
@@ -30,14 +30,12 @@ def _cyclic(r: Resolved, local_rows: int, a: Array) -> Array:
     a = reshard(
         r.layout, pad_rows(a, -(-r.n // r.layout.ranks) * r.layout.ranks), r.layout.rows_spec
     )
-    out: Array = cyclic_p.bind(a, r=r, inverse=False)[0]
-    return out
+    return constrain_rows(r.layout, cyclic_p.bind(a, r=r, inverse=False)[0])
 
 
 def _uncyclic(r: Resolved, local_rows: int, a: Array) -> Array:
     a = reshard(r.layout, on_mesh(r.layout, a), r.layout.rows_spec)
-    out: Array = cyclic_p.bind(a, r=r, inverse=True)[0]
-    return out[: r.n]
+    return constrain_rows(r.layout, cyclic_p.bind(a, r=r, inverse=True)[0])[: r.n]
 
 
 _JITS = {

@@ -77,6 +77,7 @@ class Cholesky {
   struct Slot {
     Ticket received;                // the panel's publication
     std::optional<Event> factored;  // the panel, where it was made
+    std::optional<Event> kept;      // its way back to the matrix, which goes on after that
     std::optional<Event> looked;    // look-ahead with the panel
     std::optional<Event> updated;   // update with the panel
   };
@@ -125,6 +126,9 @@ class Cholesky {
       if (slot.looked) {
         writer.wait(*slot.looked);
       }
+      if (slot.kept) {
+        writer.wait(*slot.kept);
+      }
     }
     panel.reshape(dist_.rows_from(k + 1), dist_.rows(tile));
     const int next = *k + 1 < dist_.steps() ? owner(k + 1) : -1;
@@ -137,6 +141,7 @@ class Cholesky {
                                        panel.count(), panel.type(), tile.rank, next);
     if (mine) {
       keep(k, panel);
+      slot.kept = lanes.panel.record();
     }
   }
 

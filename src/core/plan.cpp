@@ -25,7 +25,7 @@ Size choose_tile(const PlanRequest& q) {
   const Size rows = std::max<Size>(1, ceil_div(q.n, q.ranks));
   Size tile = 0;
   if (q.platform == Platform::cpu) {
-    tile = q.n >= 2048 ? 128 : q.n >= 512 ? 64 : 32;
+    tile = q.n >= 3072 ? 256 : q.n >= 1024 ? 128 : q.n >= 512 ? 64 : 32;
   } else {
     tile = q.n >= 24576 ? 1024 : q.n >= 6144 ? 512 : q.n >= 2048 ? 256 : 128;
   }

@@ -1,9 +1,14 @@
-"""Eight CPU devices and 64-bit numbers for all tests; meshes as fixtures and helpers."""
+"""Eight CPU devices and 64-bit numbers for all tests; meshes as fixtures and helpers.
+
+With JAXMG_TEST_PLATFORM=gpu the tests run on whatever GPUs there are; those that need more devices
+say so and are skipped.
+"""
 
 import os
 
 DEVICES = 8
-os.environ.setdefault("JAX_PLATFORMS", "cpu")
+if os.environ.get("JAXMG_TEST_PLATFORM") != "gpu":
+    os.environ.setdefault("JAX_PLATFORMS", "cpu")
 flags = os.environ.get("XLA_FLAGS", "")
 if "xla_force_host_platform_device_count" not in flags:
     os.environ["XLA_FLAGS"] = f"{flags} --xla_force_host_platform_device_count={DEVICES}".strip()

@@ -163,6 +163,23 @@ def test_closed_over_matrix_is_solved_where_jax_puts_it(mesh):
     assert_solved(A, jax.jit(lambda s: jaxmg.potrs(placed, b) * s)(1.0), b)
 
 
+def test_mesh_that_is_given_is_used_under_jit(mesh):
+    """Operands that lie nowhere in particular do not make it a program for one device."""
+    b = general(16, 2)
+    for function in (
+        lambda a, b: jaxmg.potrs(a, b, mesh=mesh),
+        lambda a, b: jaxmg.linalg.cho_factor(a, mesh=mesh).solve(b),
+        lambda a, b: jaxmg.uncyclic_1d(jaxmg.cyclic_1d(a, 1, mesh), 1, mesh),
+    ):
+        out = jax.jit(function)(A, b)
+        assert len(out.sharding.device_set) == 8
+    gradient = jax.grad(lambda a: jaxmg.potrs(a, b, mesh=mesh).sum())(jnp.asarray(A))
+    assert len(gradient.sharding.device_set) == 8
+    batch = jnp.stack([jnp.asarray(A)] * 3)
+    x = jax.jit(jax.vmap(lambda a: jaxmg.potrs(a, jnp.ones(16), mesh=mesh)))(batch)
+    assert len(x.sharding.device_set) == 8
+
+
 def test_factor_made_on_one_device_is_not_used_on_eight(mesh):
     """The orders of elimination differ: NaN, not a wrong number."""
     placed, b = put(A, mesh, "x", None), general(16, 1)
