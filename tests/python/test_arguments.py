@@ -7,7 +7,7 @@ import pytest
 
 import jaxmg
 from matrices import DTYPES, general, spd
-from meshes import put
+from meshes import need, put
 from residuals import LIMIT, solve_residual
 
 
@@ -78,6 +78,7 @@ def test_precision_and_backend_that_are_accepted(mesh):
 
 
 def test_padded_matrix_must_be_declared(mesh):
+    need(8)
     padded = put(np.ones((16, 13)), mesh, "x", None)
     with pytest.raises(ValueError, match="n=13"):
         jaxmg.potrs(padded, np.ones(13))

@@ -10,7 +10,7 @@ import jaxmg
 import reference
 from jaxmg import _native
 from matrices import general, hermitian, spd
-from meshes import AUTO, EXPLICIT, grid, line, put
+from meshes import AUTO, EXPLICIT, grid, line, need, put
 from residuals import relative
 
 N = 16
@@ -124,6 +124,7 @@ def test_sizes_that_do_not_divide(n):
 
 
 def test_padded_matrix(mesh):
+    need(8)
     n = 13
     padded = np.full((16, n), np.nan)
     padded[:n] = spd(n)

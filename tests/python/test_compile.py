@@ -15,7 +15,7 @@ from jax.sharding import PartitionSpec as P
 import jaxmg
 from jaxmg import _native, _potrs
 from matrices import general, spd
-from meshes import line, put
+from meshes import line, need, put
 from residuals import assert_solved, relative
 
 BIG = 2048
@@ -81,12 +81,15 @@ def test_second_eager_call_compiles_nothing(mesh):
 @pytest.mark.parametrize("options", [{}, {"return_status": True, "return_logdet": True}], ids=str)
 def test_memory_is_about_one_shard(options, mesh):
     """The copy that keeps the caller's matrix, and nothing of its size besides."""
+    need(8)
     program = compiled(lambda a, b: jaxmg.potrs(a, b, **options), *shapes(mesh))
     assert shards_of_scratch(program) < 1.3
     assert largest_collective(program) <= BIG
 
 
 def test_matrix_made_inside_is_overwritten(mesh):
+    need(8)
+
     def solve(x, b):
         k = jnp.exp(-((x[:, None] - x[None]) ** 2)) + jnp.eye(BIG)
         k = lax.with_sharding_constraint(k, NamedSharding(mesh, P("x", None)))
@@ -99,6 +102,7 @@ def test_matrix_made_inside_is_overwritten(mesh):
 
 
 def test_size_that_does_not_divide_costs_nothing_more(mesh):
+    need(8)
     n = BIG - 1
 
     def solve(x, b):
@@ -114,12 +118,14 @@ def test_size_that_does_not_divide_costs_nothing_more(mesh):
 
 
 def test_donated_matrix_is_worked_on_in_place(mesh):
+    need(8)
     program = compiled(lambda a, b: jaxmg.potrs_shardmap_ctx(a, b), *shapes(mesh), donate_argnums=0)
     assert shards_of_scratch(program) < 0.3
     assert program.memory_analysis().alias_size_in_bytes >= BIG * BIG * 8 / 8
 
 
 def test_gradients_need_two_shards_at_most(mesh):
+    need(8)
     objective = lambda a, b: jnp.sum(jnp.sin(jaxmg.potrs(a, b)))  # noqa: E731
     program = compiled(jax.grad(objective), *shapes(mesh))
     assert shards_of_scratch(program) < 1.3
@@ -130,6 +136,7 @@ def test_gradients_need_two_shards_at_most(mesh):
 
 
 def test_columns_are_moved_once(mesh):
+    need(8)
     program = compiled(jaxmg.potrs, *shapes(mesh, spec=(None, "x")))
     assert shards_of_scratch(program) < 2.3
     assert "all-gather" not in program.as_text()

@@ -7,7 +7,7 @@ from jax.sharding import PartitionSpec as P
 
 import jaxmg
 from matrices import DTYPES, general
-from meshes import AUTO, EXPLICIT, grid, line, put
+from meshes import AUTO, EXPLICIT, grid, line, need, put
 from reference_layout import cyclic_rows
 
 
@@ -50,6 +50,7 @@ def test_grids_and_jit(kind):
 
 
 def test_padded_input(mesh):
+    need(8)
     a = general(32, 32)
     padded = np.zeros((48, 32))
     for rank in range(8):
@@ -68,6 +69,7 @@ def test_donation(mesh):
 
 def test_one_device_of_a_mesh(mesh):
     """JAX compiles this for one device."""
+    need(8)
     placed = put(general(32, 32), mesh, "x")
     moved = jax.jit(lambda s: jaxmg.cyclic_1d(placed * s, 3))(2.0)
     jaxmg.verify_cyclic(2 * general(32, 32), moved, 3, 8)
@@ -114,6 +116,7 @@ def test_tiles_that_are_refused(tile, mesh):
 
 
 def test_shape_that_is_refused(mesh):
+    need(8)
     with pytest.raises(ValueError, match=r"\(48, 32\)"):
         jaxmg.uncyclic_1d(np.zeros((40, 32)), 3, mesh)
 

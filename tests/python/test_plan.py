@@ -9,7 +9,7 @@ from jax.sharding import PartitionSpec as P
 
 import jaxmg
 from jaxmg import _memory, _native, errors
-from meshes import line
+from meshes import line, need
 
 
 @pytest.mark.parametrize("n", [0, 1, 7, 46340, 46341, 65535, 65536, 1 << 20])
@@ -34,6 +34,7 @@ def test_largest_n_is_the_largest_that_fits(ranks):
 
 
 def test_scratch_is_small_beside_the_matrix():
+    need(8)
     plan = jaxmg.plan("potrs", 100_000, "float64", mesh=8)
     assert plan.bytes_needed < 1.1 * plan.bytes_by_purpose["matrix"]
 
@@ -51,6 +52,7 @@ def test_tile_is_the_one_asked_for():
 
 
 def test_plan_takes_the_context_mesh():
+    need(8)
     assert jaxmg.plan("potrf", 64, "float64").devices == 8
     with jax.set_mesh(line(2)):
         assert jaxmg.plan("potrf", 64, "float64").devices == 2
@@ -70,6 +72,7 @@ def test_arguments_of_plan(arguments, error, name):
 
 
 def test_too_large_is_refused_before_anything_is_allocated(mesh):
+    need(8)
     n = 1_000_000
     a = jax.ShapeDtypeStruct((n, n), jnp.float64, sharding=NamedSharding(mesh, P("x", None)))
     b = jax.ShapeDtypeStruct((n, 1), jnp.float64, sharding=NamedSharding(mesh, P()))
@@ -98,6 +101,7 @@ def test_warning_when_nearly_full(monkeypatch, mesh):
 
 
 def test_info():
+    need(8)
     info = jaxmg.info()
     assert info["devices"]["count"] == 8
     assert info["versions"]["jax"] == jax.__version__

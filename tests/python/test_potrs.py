@@ -8,7 +8,7 @@ from jax.sharding import PartitionSpec as P
 
 import jaxmg
 from matrices import DTYPES, HARD, eps, general, spd, wide
-from meshes import AUTO, EXPLICIT, grid, line, put
+from meshes import AUTO, EXPLICIT, grid, line, need, put
 from residuals import assert_solved, relative
 
 SIZES = [0, 1, 2, 3, 7, 8, 9, 15, 16, 17, 31, 32, 33, 100, 125, 126, 257]
@@ -194,6 +194,7 @@ def test_rows_of_the_right_hand_side_stay_where_they_are(mesh):
 
 
 def test_inputs_on_the_host_and_on_one_device(mesh):
+    need(8)
     a, b = spd(16), general(16, 1)
     one = jax.devices()[3]
     for left in (a, a.tolist(), jnp.asarray(a), jax.device_put(a, one)):
@@ -267,6 +268,7 @@ def test_imaginary_diagonal_is_ignored(lower, mesh):
 
 
 def test_padded_matrices(mesh):
+    need(8)
     a, b = spd(13), general(13, 2)
     padded = np.full((16, 13), np.nan)
     padded[:13] = a

@@ -10,7 +10,7 @@ from jax.sharding import PartitionSpec as P
 import jaxmg
 from jaxmg._resolve import check_specs, distributed, resolve, rhs_spec, splits_rows
 from matrices import general, spd
-from meshes import AUTO, EXPLICIT, grid, line, put
+from meshes import AUTO, EXPLICIT, grid, line, need, put
 from residuals import assert_solved
 
 A = spd(16)
@@ -165,6 +165,7 @@ def test_closed_over_matrix_is_solved_where_jax_puts_it(mesh):
 
 def test_mesh_that_is_given_is_used_under_jit(mesh):
     """Operands that lie nowhere in particular do not make it a program for one device."""
+    need(8)
     b = general(16, 2)
     for function in (
         lambda a, b: jaxmg.potrs(a, b, mesh=mesh),

@@ -9,7 +9,7 @@ from jax.sharding import PartitionSpec as P
 import jaxmg
 import reference
 from matrices import general, spd
-from meshes import grid, line, put
+from meshes import grid, line, need, put
 from residuals import assert_solved, relative
 
 N = 16
@@ -119,6 +119,7 @@ def test_groups_of_devices_solve_their_own(check_vma):
 
 
 def test_each_device_has_its_own_matrix(mesh):
+    need(8)
     matrices = np.stack([spd(N, seed=s) for s in range(8)])
     call = mapped(
         lambda a, b: jaxmg.potrs(a[0], b)[None], mesh, False, P("x"), (P("x", None, None), P())
@@ -128,6 +129,7 @@ def test_each_device_has_its_own_matrix(mesh):
 
 
 def test_size_that_does_not_divide(mesh):
+    need(8)
     a, b = spd(13), general(13, 2)
     padded = np.zeros((16, 13))
     padded[:13] = a
@@ -135,6 +137,7 @@ def test_size_that_does_not_divide(mesh):
 
 
 def test_blocks_that_do_not_fit(mesh):
+    need(8)
     with pytest.raises(ValueError, match="rows of a matrix of size 12"):
         mapped(jaxmg.potrs, mesh, False)(np.ones((24, 12)), np.ones(12))
     square = grid(2, 2)
@@ -177,6 +180,7 @@ def test_context_form_inside(mesh):
 
 
 def test_context_form_inside_with_padded_blocks(mesh):
+    need(8)
     a, b = spd(N), general(N, 2)
     padded = np.zeros((24, N))
     for rank in range(8):

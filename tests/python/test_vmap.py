@@ -10,7 +10,7 @@ import jaxmg
 import reference
 from jaxmg import _native
 from matrices import general, spd
-from meshes import AUTO, EXPLICIT, grid, put
+from meshes import AUTO, EXPLICIT, grid, need, put
 from residuals import relative
 
 N = 16
@@ -52,6 +52,7 @@ def test_vectors_along_any_axis(mesh):
 
 @BOTH_WAYS
 def test_few_matrices_one_after_the_other(wrap, mesh):
+    need(8)
     matrix, b = matrices(3), rights(1)[0]
     placed = put(matrix, mesh, None, "x", None)
     x, factors, solves = counted(wrap(jax.vmap(jaxmg.potrs, (0, None))), placed, b)
