@@ -126,6 +126,7 @@ tidy: $(BUILD)/cpp/stamp-$(JAXMG_CUDA)
 # --- packages ----------------------------------------------------------------------------------
 
 wheel: $(STAMPS)/requirements
+	@rm -f dist/jaxmg-*.whl
 	PATH="$(abspath $(BIN)):$$PATH" CMAKE_BUILD_PARALLEL_LEVEL=$(JOBS) $(BIN)/python -m pip wheel --quiet --no-deps \
 	  --no-build-isolation --config-settings=build-dir=$(BUILD)/wheel --wheel-dir dist .
 	@ls dist/jaxmg-*.whl

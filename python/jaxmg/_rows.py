@@ -23,8 +23,18 @@ from ._layout import Resolved
 rows_p = Primitive("jaxmg_rows")
 
 
-def _constrained(x: Array, *, r: Resolved) -> Array:
-    return lax.with_sharding_constraint(x, r.layout.sharding(r.layout.rows_spec))
+def _constrained(x: Array, *, r: Resolved, batch: int = 0) -> Array:
+    """Asks for rows split over the ranks; `batch`: axes in front of them.
+
+    An uneven split is asked of padded rows: as the sharding of a result that is not divisible,
+    XLA would make one of it that is over a part of a mesh axis and has no name in JAX.
+    """
+    rows = x.shape[batch]
+    missing = -rows % r.layout.ranks
+    padded = jnp.pad(x, [(0, missing if i == batch else 0) for i in range(x.ndim)])
+    spec = PartitionSpec(*(None,) * batch, r.layout.axes)
+    padded = lax.with_sharding_constraint(padded, r.layout.sharding(spec))
+    return lax.slice_in_dim(padded, 0, rows, axis=batch)
 
 
 @functools.partial(jax.jit, static_argnames="r")
@@ -36,12 +46,12 @@ def _eager(x: Array, *, r: Resolved) -> Array:
 def _batched(arrays: Sequence[Array], dims: Sequence[int], *, r: Resolved) -> tuple[Array, int]:
     x = jnp.moveaxis(arrays[0], dims[0], 0)
     axes = spread_axes(r, x)
+    if not axes:
+        return _constrained(x, r=r, batch=1), 0
     assert r.layout.mesh is not None
-    size = math.prod(r.layout.mesh.shape[axis] for axis in axes)
-    if axes and x.shape[0] % size:
+    if x.shape[0] % math.prod(r.layout.mesh.shape[axis] for axis in axes):
         return x, 0
-    spec = PartitionSpec(axes) if axes else PartitionSpec(None, r.layout.axes)
-    return lax.with_sharding_constraint(x, r.layout.sharding(spec)), 0
+    return lax.with_sharding_constraint(x, r.layout.sharding(PartitionSpec(axes))), 0
 
 
 rows_p.def_impl(_eager)

@@ -115,6 +115,16 @@ Plan::Plan(const PlanRequest& request) : request_(request) {
       add(Buffer::tile_rhs, Place::scratch, t, rhs_block_ * tile_);
       add(Buffer::tile_rhs_other, Place::scratch, t, rhs_block_ * tile_);
       break;
+    case Routine::potri: {
+      const Size count = mirror_staging(q, rows, tile_);
+      add(Buffer::matrix, Place::argument, t, rows * q.n);
+      add(Buffer::panel_even, Place::scratch, t, q.n * tile_);
+      add(Buffer::panel_odd, Place::scratch, t, q.n * tile_);
+      add(Buffer::row_block, Place::scratch, t, rows * tile_);
+      add(Buffer::send_staging, Place::scratch, t, count);
+      add(Buffer::receive_staging, Place::scratch, t, count);
+      break;
+    }
     case Routine::logdet:
       add(Buffer::matrix, Place::argument, t, rows * q.n);
       break;
@@ -182,6 +192,8 @@ double Plan::flops() const {
     case Routine::potrf:
     case Routine::locate:
       return unit * n * n * n / 3.0;
+    case Routine::potri:
+      return unit * n * n * n * 2.0 / 3.0;
     case Routine::potrs:
       return unit * 2.0 * n * n * k;
     case Routine::logdet:
@@ -193,18 +205,18 @@ double Plan::flops() const {
 }
 
 std::string_view name(Routine routine) {
-  constexpr std::array<std::string_view, 6> names = {"potrf",  "potrs",  "logdet",
-                                                     "locate", "mirror", "cyclic"};
+  constexpr std::array<std::string_view, 7> names = {"potrf",  "potrs",  "logdet", "locate",
+                                                     "mirror", "cyclic", "potri"};
   return names[static_cast<std::size_t>(routine)];
 }
 
 std::string_view name(Buffer buffer) {
-  constexpr std::array<std::string_view, 21> names = {
-      "matrix",        "right_hand_side", "saved_diagonal", "tile_inverse",   "panel_even",
-      "panel_odd",     "split_even",      "split_odd",      "row_scale",      "inverse_scale",
-      "panel_inverse", "partial_sums",    "tile_rhs",       "tile_rhs_other", "probe_vector",
-      "probe_product", "probe_transpose", "probe_result",   "send_staging",   "receive_staging",
-      "library"};
+  constexpr std::array<std::string_view, 22> names = {
+      "matrix",          "right_hand_side", "saved_diagonal",  "tile_inverse",   "panel_even",
+      "panel_odd",       "split_even",      "split_odd",       "row_scale",      "inverse_scale",
+      "panel_inverse",   "partial_sums",    "tile_rhs",        "tile_rhs_other", "row_block",
+      "probe_vector",    "probe_product",   "probe_transpose", "probe_result",   "send_staging",
+      "receive_staging", "library"};
   return names[static_cast<std::size_t>(buffer)];
 }
 

@@ -12,7 +12,7 @@
 
 namespace jaxmg {
 
-enum class Routine { potrf, potrs, logdet, locate, mirror, cyclic };
+enum class Routine { potrf, potrs, logdet, locate, mirror, cyclic, potri };
 enum class Platform { cpu, cuda };
 
 // Which part of a Hermitian matrix holds valid numbers.
@@ -40,6 +40,7 @@ enum class Buffer {
   partial_sums,     // k x n: sums not yet collected, then the solution
   tile_rhs,         // right-hand sides of one tile
   tile_rhs_other,   // the same, a second one
+  row_block,        // one tile of rows of the local columns
   probe_vector,     // n
   probe_product,    // n
   probe_transpose,  // n

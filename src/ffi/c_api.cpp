@@ -32,8 +32,9 @@ bool put(std::string_view text, char* out, std::int64_t capacity) {
   return count == text.size();
 }
 
-constexpr std::array<Routine, 6> kRoutines = {Routine::potrf,  Routine::potrs,  Routine::logdet,
-                                              Routine::locate, Routine::mirror, Routine::cyclic};
+constexpr std::array<Routine, 7> kRoutines = {Routine::potrf,  Routine::potrs,  Routine::logdet,
+                                              Routine::locate, Routine::mirror, Routine::cyclic,
+                                              Routine::potri};
 
 }  // namespace
 }  // namespace jaxmg

@@ -17,6 +17,7 @@ enum jaxmg_routine : std::int32_t {
   JAXMG_LOGDET = 2,
   JAXMG_LOCATE = 3,
   JAXMG_CYCLIC = 5,
+  JAXMG_POTRI = 6,
 };
 enum jaxmg_dtype : std::int32_t {
   JAXMG_F32 = 0,
@@ -97,7 +98,7 @@ JAXMG_EXPORT std::int64_t jaxmg_plan(std::int32_t routine, std::int32_t dtype, s
                                      std::int64_t columns, std::int32_t precision, char* out,
                                      std::int64_t capacity);
 
-// Counters by name: "potrf", "potrs", "logdet", "locate", "cyclic": distributed operations
+// Counters by name: "potrf", "potrs", "logdet", "locate", "cyclic", "potri": distributed operations
 // completed, counted once per group; "pending": calls that wait for peers, by group; "sites": call
 // sites alive; "threads": engine threads made so far. -1 for any other name.
 JAXMG_EXPORT std::int64_t jaxmg_counter(const char* name);

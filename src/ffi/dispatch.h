@@ -6,6 +6,7 @@
 #include <type_traits>
 
 #include "algo/cholesky.h"
+#include "algo/cholesky_inverse.h"
 #include "algo/cholesky_logdet.h"
 #include "algo/cholesky_solve.h"
 #include "algo/cyclic.h"
@@ -35,6 +36,8 @@ void run_routine(Rank<Device>& rank, const CallKind& kind, const Operands& o) {
       return cholesky_logdet<Device, T>(rank, matrix, o.info, static_cast<Real<T>*>(o.scalar));
     case Routine::locate:
       return first_failing_minor<Device, T>(rank, matrix, saved_diagonal, o.info);
+    case Routine::potri:
+      return cholesky_inverse<Device, T>(rank, o.info, matrix);
     case Routine::cyclic:
       return kind.inverse ? from_cyclic<Device, T>(rank, q.n, plan.tile(), q.columns, matrix)
                           : to_cyclic<Device, T>(rank, q.n, plan.tile(), q.columns, matrix);

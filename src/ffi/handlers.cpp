@@ -98,6 +98,8 @@ const char* name_of(jaxmg_routine routine) {
       return "jaxmg_logdet";
     case JAXMG_LOCATE:
       return "jaxmg_locate";
+    case JAXMG_POTRI:
+      return "jaxmg_potri";
     case JAXMG_CYCLIC:
       return "jaxmg_cyclic";
   }
@@ -157,6 +159,7 @@ class Decoder {
         return get(given, "inverse", call_.inverse);
       case JAXMG_LOGDET:
       case JAXMG_LOCATE:
+      case JAXMG_POTRI:
         return;
     }
   }
@@ -300,6 +303,7 @@ XLA_FFI_DEFINE_HANDLER_SYMBOL(jaxmg_potrf, execute<JAXMG_POTRF>, JAXMG_BINDING);
 XLA_FFI_DEFINE_HANDLER_SYMBOL(jaxmg_potrs, execute<JAXMG_POTRS>, JAXMG_BINDING);
 XLA_FFI_DEFINE_HANDLER_SYMBOL(jaxmg_logdet, execute<JAXMG_LOGDET>, JAXMG_BINDING);
 XLA_FFI_DEFINE_HANDLER_SYMBOL(jaxmg_locate, execute<JAXMG_LOCATE>, JAXMG_BINDING);
+XLA_FFI_DEFINE_HANDLER_SYMBOL(jaxmg_potri, execute<JAXMG_POTRI>, JAXMG_BINDING);
 XLA_FFI_DEFINE_HANDLER_SYMBOL(jaxmg_cyclic, execute<JAXMG_CYCLIC>, JAXMG_BINDING);
 
 // What XLA must be told of the state's type before the first call.

@@ -192,6 +192,7 @@ CallKind call_kind(const jaxmg_call& call, const Context& context, Platform plat
       break;
     case Routine::logdet:
     case Routine::locate:
+    case Routine::potri:
     case Routine::mirror:
       break;
   }
@@ -236,6 +237,13 @@ Operands sort_operands(const jaxmg_call& call, const Plan& plan) {
       o.aux = r.argument(2, "aux", q.type, {aux}).data;
       o.info = static_cast<Info*>(in_place(o, r.argument(3, "info", DType::i32, {8}),
                                            r.result(1, "info", DType::i32, {8})));
+      break;
+    case Routine::potri:
+      r.counts(4, 1);
+      o.matrix = in_place(o, r.argument(1, "work", q.type, {rows, n}),
+                          r.result(0, "inverse", q.type, {rows, n}));
+      o.aux = r.argument(2, "aux", q.type, {aux}).data;
+      o.info = static_cast<Info*>(r.argument(3, "info", DType::i32, {8}).data);
       break;
     case Routine::cyclic: {
       r.counts(2, 1);

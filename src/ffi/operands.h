@@ -6,6 +6,7 @@
 //   jaxmg_potrs    work, aux, info, b (n or rows, nrhs)      x = b
 //   jaxmg_logdet   work, info                                real scalar
 //   jaxmg_locate   work, aux, info                           work, info
+//   jaxmg_potri    work, aux, info                           inverse = work
 //   jaxmg_cyclic   a (rows, columns)                         a
 //
 // Matrices are row-major shards. A result that has an argument's name is aliased to it: they are

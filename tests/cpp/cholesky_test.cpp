@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "algo/cholesky.h"
+#include "algo/cholesky_inverse.h"
 #include "algo/cholesky_logdet.h"
 #include "algo/cholesky_solve.h"
 #include "algo/first_failing_minor.h"
@@ -104,6 +105,23 @@ struct Run {
       if (replicated) {  // all ranks hold the same bits
         EXPECT_EQ(
             0, std::memcmp(mine.data.data(), parts[0].data.data(), sizeof(T) * mine.data.size()));
+      }
+    }
+    return x;
+  }
+
+  // The whole inverse, put together from the shards.
+  Matrix<T> inverted() {
+    const Plan plan(make_request(Routine::potri));
+    const Distribution dist = plan.distribution();
+    each_rank(plan, [&](Rank<Cpu>& rank, std::size_t r) {
+      cholesky_inverse<Cpu, T>(rank, &info[r], shard[r].data());
+    });
+    Matrix<T> x(n, n);
+    for (int r = 0; r < ranks; ++r) {
+      for (Size i = 0; i < dist.local_size(r); ++i) {
+        std::copy_n(shard[static_cast<std::size_t>(r)].begin() + i * n, n,
+                    x.data.begin() + *dist.global(r, LocalIndex(i)) * n);
       }
     }
     return x;
@@ -239,6 +257,42 @@ TYPED_TEST(CholeskyTest, ManyRightHandSidesInSeveralBlocks) {
     const auto b = random_matrix<TypeParam>(23, nrhs, 8);
     EXPECT_LE(solve_residual(a, b, run.solve(b, true)), 25);
     EXPECT_LE(solve_residual(a, b, run.solve(b, false)), 25);
+  }
+}
+
+TYPED_TEST(CholeskyTest, InverseInTheUsersOrder) {
+  using T = TypeParam;
+  for (int ranks : {1, 2, 3, 8}) {
+    for (Size n : {1, 2, 7, 8, 30}) {
+      for (Size tile : {Size{1}, Size{3}, Size{30}}) {
+        SCOPED_TRACE("ranks " + std::to_string(ranks) + " n " + std::to_string(n) + " tile " +
+                     std::to_string(tile));
+        const auto a = random_hpd<T>(n, 12);
+        Run<T> run(a, ranks, tile);
+        const auto x = run.inverted();
+        Matrix<T> identity(n, n);
+        for (Size i = 0; i < n; ++i) {
+          identity(i, i) = T(1);
+        }
+        EXPECT_LE(solve_residual(a, identity, x), 25);
+        for (Size i = 0; i < n; ++i) {
+          for (Size j = 0; j < n; ++j) {
+            const double gap = std::abs(x(i, j) - conjugate(x(j, i)));
+            EXPECT_LE(gap, 100 * std::numeric_limits<Real<T>>::epsilon() * norm1(x));
+          }
+        }
+      }
+    }
+  }
+}
+
+TYPED_TEST(CholeskyTest, InverseOfAnIndefiniteMatrixIsNaN) {
+  using T = TypeParam;
+  auto a = random_hpd<T>(10, 12);
+  a(4, 4) = T(-1);
+  Run<T> run(a, 3, 2);
+  for (const T& value : run.inverted().data) {
+    EXPECT_TRUE(std::isnan(std::real(value)));
   }
 }
 

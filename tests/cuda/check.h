@@ -108,6 +108,7 @@ class DeviceArray {
 
 // The groups.
 void check_tiles();
+void check_panel_operations();
 void check_communicator(int devices);
 void check_cholesky(int devices);
 // Seconds of a factorisation and a solve of order n on all devices; tile and group: 0 to choose.

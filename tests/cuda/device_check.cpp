@@ -37,6 +37,7 @@ int main(int argc, char** argv) {
     }
     std::printf("%d devices\n", devices);
     test::check_tiles();
+    test::check_panel_operations();
     test::check_communicator(devices);
     test::check_cholesky(devices);
   } catch (const std::exception& e) {

@@ -113,9 +113,9 @@ def test_gradient_has_the_sharding_of_the_matrix(kind, spec):
         assert g.sharding.is_equivalent_to(placed.sharding, 2)
 
 
-@pytest.mark.parametrize("n", [1, 7, 13, 17])
-def test_sizes_that_do_not_divide(n):
-    mesh = line(3)
+@pytest.mark.parametrize(("n", "ranks"), [(1, 3), (13, 3), (4, 8), (12, 8)])
+def test_sizes_that_do_not_divide(n, ranks):
+    mesh = line(ranks)
     a, b = spd(n), general(n, 2)
     f = value_of_both(lambda a, b: solve_logdet(a, b, mesh=mesh))
     g = jax.jit(jax.grad(f, (0, 1)))(a, b)

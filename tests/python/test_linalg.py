@@ -56,7 +56,7 @@ def test_pair_as_in_scipy(mesh):
 
 def test_factor_is_reused(mesh):
     a, b = put(spd(16), mesh, "x"), general(16, 2)
-    factor = linalg.cho_factor(a)
+    factor = jax.block_until_ready(linalg.cho_factor(a))
     _native.reset_counters()
     for _ in range(3):
         jax.block_until_ready(factor.solve(b))

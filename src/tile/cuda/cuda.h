@@ -66,13 +66,13 @@ struct Cuda {
   static void potrf(Lane& lane, Size n, T* a, Size lda, Size position, Info* info);
   template <class T>
   static void invert_lower(Lane& lane, Size n, const T* l, Size ldl, T* x, Size ldx);
+  template <class T>
+  static void invert_blocks(Lane& lane, Size n, const T* l, Size ldl, T* x, Size ldx);
   // With X the inverse of L, whose product alone would lose digits when L is ill-conditioned:
   //
   //   W = B op(X),   R = B - W op(L),   B <- W + R op(X)
   //
   // One step of correction brings back the accuracy of a triangular solve, by products alone.
-  template <class T>
-  static void invert_blocks(Lane& lane, Size n, const T* l, Size ldl, T* x, Size ldx);
   template <class T>
   static void solve_diagonal(Lane& lane, Op op, Size m, Size n, const T* l, Size ldl, const T* x,
                              Size ldx, T* b, Size ldb, T* work);

@@ -1,0 +1,172 @@
+// What panels and their updates need of tiles: batched products, block inverses, powers of two as
+// scales and products of half-precision parts.
+#include "check.h"
+#include "host_matrix.h"
+#include "tile/cuda/cuda.h"
+#include "tile/cuda/device_context.h"
+
+namespace jaxmg::test {
+namespace {
+
+using tile::Cuda;
+using tile::CudaLane;
+
+template <class T>
+HostMatrix<T> block_of(const HostMatrix<T>& a, Size row, Size col, Size m, Size n) {
+  HostMatrix<T> b(m, n);
+  for (Size j = 0; j < n; ++j) {
+    for (Size i = 0; i < m; ++i) {
+      b(i, j) = a(row + i, col + j);
+    }
+  }
+  return b;
+}
+
+template <class T>
+void check_strided(CudaLane& lane) {
+  Group group("tiles: gemm_strided " + type_name<T>());
+  const Size m = 33, n = 17, k = 24, count = 3;
+  const auto a = HostMatrix<T>::random(200, k, 51);
+  const auto b = HostMatrix<T>::random(150, k, 52);
+  const auto c = HostMatrix<T>::random(m, 100, 53);
+  const OnDevice<T> da(a), db(b);
+  OnDevice<T> dc(c);
+  const T alpha(Real<T>(-1));
+  Cuda::gemm_strided<T>(lane, Op::none, Op::conj_transpose, m, n, k, alpha, da.get(), da.ld(), 50,
+                        db.get(), db.ld(), 40, T(1), dc.get(), dc.ld(), 30 * dc.ld(), count);
+  const auto out = dc.back();
+  auto wanted = c;
+  for (Size which = 0; which < count; ++which) {
+    const auto p = product(block_of(a, 50 * which, 0, m, k),
+                           block_of(b, 40 * which, 0, n, k).applied(Op::conj_transpose));
+    for (Size j = 0; j < n; ++j) {
+      for (Size i = 0; i < m; ++i) {
+        wanted(i, 30 * which + j) -= p(i, j);
+      }
+    }
+  }
+  group.expect_small(distance(out, wanted), 4 * epsilon<T> * static_cast<double>(k), "products");
+  group.expect(out.padding_untouched(), "padding");
+}
+
+// x holds inv(B) on the diagonal blocks B of L, inv(B) L below them and 0 above.
+template <class T>
+void check_block_inverses(CudaLane& lane) {
+  Group group("tiles: invert_blocks " + type_name<T>());
+  const Size edge = Cuda::inverse_block;
+  for (const Size n : {Size{1}, Size{31}, edge, edge + 1, Size{200}, 2 * edge}) {
+    const std::string name = "n " + std::to_string(n);
+    const auto l = HostMatrix<T>::random_lower(n, 54);
+    const OnDevice<T> dl(l);
+    OnDevice<T> dx(HostMatrix<T>(n, n));
+    Cuda::invert_blocks<T>(lane, n, dl.get(), dl.ld(), dx.get(), dx.ld());
+    const auto x = dx.back();
+    const auto lower = l.lower();
+    double worst = x.padding_untouched() ? 0 : std::numeric_limits<double>::infinity();
+    for (Size j = 0; j < n; j += edge) {
+      const Size w = std::min(edge, n - j);
+      // B times a block row of x is [L, 1, 0].
+      const auto row = product(block_of(lower, j, j, w, w), block_of(x, j, 0, w, n));
+      for (Size c = 0; c < n; ++c) {
+        for (Size i = 0; i < w; ++i) {
+          const T wanted = c < j ? lower(j + i, c) : T(Real<T>(c == j + i ? 1 : 0));
+          worst = std::max<double>(worst, std::abs(row(i, c) - wanted));
+        }
+      }
+    }
+    group.expect_small(worst, 30 * epsilon<T> * static_cast<double>(n) * (1 + l.largest()), name);
+  }
+}
+
+template <class T>
+void check_scales(CudaLane& lane) {
+  using R = Real<T>;
+  Group group("tiles: unit_scale, scale " + type_name<T>());
+  const Size n = 40;
+  auto a = HostMatrix<T>::random(n, n, 55);
+  for (Size i = 0; i < n; ++i) {
+    a(i, i) = T(std::ldexp(R(1.5), static_cast<int>(i * 5 - 100) / 2));
+  }
+  a(3, 3) = T(R(-1));
+  a(4, 4) = T(R(0));
+  OnDevice<T> da(a);
+  DeviceArray<R> scale(n), inverse(n);
+  Cuda::unit_scale<T>(lane, n, da.get(), da.ld() + 1, scale.get(), inverse.get());
+  const auto s = scale.download();
+  const auto t = inverse.download();
+  bool powers = true;
+  for (Size i = 0; i < n; ++i) {
+    const auto u = static_cast<std::size_t>(i);
+    int exponent = 0;
+    powers = powers && std::frexp(s[u], &exponent) == R(0.5) && s[u] * t[u] == R(1);
+    const double scaled = std::abs(std::real(a(i, i))) * static_cast<double>(s[u] * s[u]);
+    powers = powers && (i == 3 || i == 4 ? s[u] == R(1) : scaled >= 0.45 && scaled <= 2.1);
+  }
+  group.expect(powers, "exact powers of two that bring the diagonal to about 1");
+  Cuda::scale<T>(lane, n, n, scale.get(), scale.get(), da.get(), da.ld());
+  Cuda::scale<T>(lane, n, n, inverse.get(), inverse.get(), da.get(), da.ld());
+  group.expect(distance(da.back(), a) == 0, "scaled and back, exactly");
+  Cuda::scale<T>(lane, n, n, scale.get(), nullptr, da.get(), da.ld());
+  Cuda::scale<T>(lane, n, n, inverse.get(), nullptr, da.get(), da.ld());
+  group.expect(distance(da.back(), a) == 0, "rows alone");
+}
+
+// Products of half-precision parts, against the exact ones: nearly those of float32.
+void check_split_products(CudaLane& lane) {
+  Group group("tiles: split products");
+  const Size rows = 300, k = 128, m = 65, n = 40, count = 2;
+  const auto p = HostMatrix<float>::random(rows, k, 56, 0);
+  const OnDevice<float> dp(p);
+  DeviceArray<Cuda::Half> parts(4 * rows * k);
+  Cuda::split(lane, rows, k, dp.get(), dp.ld(), parts.get(), rows);
+  for (const Size products : {Size{1}, count}) {
+    const auto c = HostMatrix<float>::random(m, 90, 57);
+    OnDevice<float> dc(c);
+    Cuda::subtract_split_product(lane, m, n, k, parts.get() + 10, parts.get() + 100, rows, 80, 50,
+                                 dc.get(), dc.ld(), 45 * dc.ld(), products);
+    const auto out = dc.back();
+    double worst = 0;
+    for (Size which = 0; which < products; ++which) {
+      for (Size j = 0; j < n; ++j) {
+        for (Size i = 0; i < m; ++i) {
+          double wanted = c(i, 45 * which + j);
+          for (Size l = 0; l < k; ++l) {
+            wanted -= static_cast<double>(p(10 + 80 * which + i, l)) *
+                      static_cast<double>(p(100 + 50 * which + j, l));
+          }
+          worst = std::max(worst, std::abs(out(i, 45 * which + j) - wanted));
+        }
+      }
+    }
+    // A single half-precision product would be off by 10^-3 here.
+    group.expect_small(worst, 1e-5, std::to_string(products) + " products");
+    group.expect(out.padding_untouched(), "padding");
+  }
+}
+
+template <class T>
+void check_type(tile::DeviceContext& context) {
+  auto& lanes = context.lanes();
+  const Size tile = 256;
+  DeviceArray<char> library(lanes.library_bytes(dtype_of<T>, tile));
+  lanes.bind(library.get(), library.count(), dtype_of<T>, tile);
+  check_strided<T>(lanes.update);
+  check_block_inverses<T>(lanes.panel);
+  check_scales<T>(lanes.update);
+  if constexpr (Cuda::splits<T>) {
+    check_split_products(lanes.update);
+  }
+}
+
+}  // namespace
+
+void check_panel_operations() {
+  const auto set = tile::DeviceSet::get({0});
+  const tile::DeviceGuard guard(0);
+  check_type<float>(set->context(0));
+  check_type<double>(set->context(0));
+  check_type<std::complex<float>>(set->context(0));
+  check_type<std::complex<double>>(set->context(0));
+}
+
+}  // namespace jaxmg::test
