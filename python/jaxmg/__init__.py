@@ -15,6 +15,7 @@ from . import errors, linalg
 from ._info import info, package_version
 from ._native import set_threads, set_timeout
 from ._plan import Plan, plan
+from ._potri import potri
 from ._potrs import potrs
 from ._selftest import selftest
 from .cyclic import (
@@ -37,7 +38,7 @@ from .errors import (
     SingularMatrixError,
 )
 from .padding import calculate_padding, pad_rows, unpad_rows
-from .shardmap_ctx import potrs_shardmap_ctx
+from .shardmap_ctx import potri_shardmap_ctx, potri_symmetrize, potrs_shardmap_ctx
 
 __version__ = package_version()
 
@@ -63,6 +64,9 @@ __all__ = [
     "pad_rows",
     "plan",
     "plot_block_to_cyclic",
+    "potri",
+    "potri_shardmap_ctx",
+    "potri_symmetrize",
     "potrs",
     "potrs_shardmap_ctx",
     "selftest",

@@ -18,6 +18,7 @@ from .errors import JaxMgWarning
 SUPPORTED = tuple(DTYPES)
 NATIVE = ("highest", "float32", "float64")
 PRECISIONS = ("default", "high", *NATIVE)
+LARGEST = 1 << 28  # sizes that the engine plans for
 
 
 def host_or_device(x: Any, name: str) -> Any:
@@ -28,9 +29,12 @@ def host_or_device(x: Any, name: str) -> Any:
         array = np.asarray(x)
     except Exception as error:
         raise TypeError(f"{name}: cannot make an array of {type(x).__name__}: {error}") from error
-    if array.dtype == object:
-        raise TypeError(f"{name}: got {type(x).__name__}; accepted are arrays of numbers.")
-    return array
+    if array.dtype.kind in "OSUMm":
+        found = type(x).__name__ if array.dtype == object else f"dtype {array.dtype}"
+        raise TypeError(f"{name}: got {found}; accepted are arrays of numbers.")
+    if isinstance(x, np.ma.MaskedArray):
+        raise TypeError(f"{name}: got a masked array; fill it in with {name}.filled(...) first.")
+    return array.astype(array.dtype.newbyteorder("="), copy=False)
 
 
 def common_dtype(routine: str, **arrays: Any) -> str:
@@ -92,11 +96,11 @@ def check_tile(T_A: Any) -> int:
         return 0
     try:
         tile = int(T_A)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         tile = -1
     if isinstance(T_A, bool) or tile != T_A or tile < 1:
         raise ValueError(f"T_A: got {T_A!r}; accepted are None (chosen for you) and integers >= 1.")
-    return tile
+    return min(tile, LARGEST)
 
 
 def check_backend(backend: Any) -> None:
@@ -117,6 +121,17 @@ def precision_of(precision: Any) -> int:
     if name not in PRECISIONS:
         raise ValueError(f"precision: got {precision!r}; accepted are {(None, *PRECISIONS)}.")
     return 0 if name in NATIVE else 1
+
+
+def broadcast_batches(routine: str, a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...]:
+    """Shape of the batch of a matrix batch `a` and a right-hand side batch `b`."""
+    try:
+        return jnp.broadcast_shapes(a, b)
+    except ValueError as error:
+        raise ValueError(
+            f"{routine}: b has batch axes {b} beside matrices with batch axes {a}; accepted are "
+            "axes that broadcast."
+        ) from error
 
 
 def triangle_of(lower: Any) -> int:
@@ -146,14 +161,33 @@ def _concrete_mesh(layout: Layout) -> Mesh | None:
     return mesh if isinstance(mesh, Mesh) and not mesh.empty else None
 
 
+def _check_devices(x: Any, name: str, mesh: Mesh) -> None:
+    """Raises for an array that is spread over other devices than those of the mesh."""
+    have = x.sharding.device_set
+    if len(have) > 1 and have != _devices(mesh):
+        raise ValueError(
+            f"{name}: lies on {len(have)} devices, {sorted(d.id for d in have)}, and the mesh of "
+            f"the call has {mesh.size}, {sorted(d.id for d in _devices(mesh))}. Move it with "
+            "jax.device_put first, or give mesh= the mesh of the array."
+        )
+
+
+def release(given: Any) -> None:
+    """Deletes an array that the caller gave away, also if a copy of it was worked on."""
+    if is_concrete(given) and not given.is_deleted():
+        given.delete()
+
+
 def place_matrix(a: Any, layout: Layout, n: int) -> Any:
     """Brings a matrix that is on the host, or whole on one device, to the mesh, rows split."""
     mesh = _concrete_mesh(layout) if layout.kind == "dist" else None
     on_host = isinstance(a, np.ndarray)
     if mesh is None or not (on_host or is_concrete(a)):
         return jnp.asarray(a) if on_host else a
-    if not on_host and (len(a.sharding.device_set) > 1 or a.sharding.device_set == _devices(mesh)):
-        return a
+    if not on_host:
+        _check_devices(a, "a", mesh)
+        if len(a.sharding.device_set) > 1 or a.sharding.device_set == _devices(mesh):
+            return a
     rows = -(-n // layout.ranks) * layout.ranks
     if a.shape[0] < rows:
         pad = ((0, rows - a.shape[0]), (0, 0))
@@ -167,8 +201,10 @@ def place_rhs(b: Any, layout: Layout) -> Any:
     on_host = isinstance(b, np.ndarray)
     if mesh is None or not (on_host or is_concrete(b)):
         return jnp.asarray(b) if on_host else b
-    if not on_host and (len(b.sharding.device_set) > 1 or b.sharding.device_set == _devices(mesh)):
-        return b
+    if not on_host:
+        _check_devices(b, "b", mesh)
+        if len(b.sharding.device_set) > 1 or b.sharding.device_set == _devices(mesh):
+            return b
     if on_host or layout.explicit or getattr(b, "committed", True):
         return jax.device_put(b, NamedSharding(mesh, PartitionSpec()))
     return b

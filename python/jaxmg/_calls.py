@@ -24,8 +24,10 @@ MADE_ON = 6
 Shape = jax.ShapeDtypeStruct
 
 
-def context(layout: Layout, call_id: int) -> Array:
+def context(layout: Layout, call_id: int, local_ranks: int | None = None) -> Array:
     """int32[16]: who this device is within the call. Inside shard_map, or for one rank.
+
+    `local_ranks`: how many of the ranks are in this process, if that is known.
 
     The rank is a run-time value: a table of devices made when a function is traced would be
     wrong as soon as the same trace is used with another order of devices.
@@ -36,7 +38,8 @@ def context(layout: Layout, call_id: int) -> Array:
         rank = lax.axis_index(layout.axes)
     if layout.others:
         group = lax.axis_index(layout.others)
-    values = {0: rank, 1: group, 2: layout.ranks, 3: layout.local_ranks, 4: call_id}
+    local = layout.local_ranks if local_ranks is None else local_ranks
+    values = {0: rank, 1: group, 2: layout.ranks, 3: local, 4: call_id}
     values[7] = CONTEXT_VERSION
     # From scalars alone: an array constant would become an operand of enclosing solves.
     place = lax.iota(jnp.int32, 16)
@@ -97,6 +100,13 @@ def logdet(r: Resolved, ctx: Array, work: Array, info: Array) -> Array:
     result = Shape((), jnp.dtype(r.real_dtype))
     value: Array = _call("jaxmg_logdet", result, {}, ctx, work, info, n=r.n, tile=r.tile)
     return value
+
+
+def potri(r: Resolved, ctx: Array, work: Array, aux: Array, info: Array) -> Array:
+    """The rows of A^-1, in the place of the factor."""
+    result = Shape(work.shape, work.dtype)
+    x: Array = _call("jaxmg_potri", result, {1: 0}, ctx, work, aux, info, n=r.n, tile=r.tile)
+    return x
 
 
 def locate_always(

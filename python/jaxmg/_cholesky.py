@@ -30,7 +30,7 @@ from ._operands import (
     reshard,
     type_spec,
 )
-from ._primitives import locate_p, logdet_p, potrf_p, potrs_p
+from ._primitives import locate_p, logdet_p, potrf_p, potri_p, potrs_p
 from ._resolve import axis_names
 from ._rows import keep_rows
 
@@ -148,16 +148,14 @@ def solve(r: Resolved, a: Array | None, f: Factor, b: Array, *, split: bool = Fa
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
 def inverse(r: Resolved, a: Array, work: Array, aux: Array, info: Array) -> Array:
-    """A^-1 with the shape and the rows of `a`, from solves against rows of the identity."""
+    """A^-1 with the shape and the rows of `a`."""
     layout = r.layout
     rows = r.padded_rows
-    index = lax.broadcasted_iota(jnp.int32, (rows, r.n), 0)
-    column = lax.broadcasted_iota(jnp.int32, (rows, r.n), 1)
-    identity = constrain_rows(layout, (index == column).astype(r.dtype))
-    (x,) = potrs_p.bind(work, aux, info, identity, r=r, replicated=layout.kind == "single")
+    x = constrain_rows(layout, potri_p.bind(work, aux, info, r=r)[0])
     if a.shape[0] != rows:
         x = gathered(layout, x)[: a.shape[0]]
     elif rows != r.n:
+        index = lax.broadcasted_iota(jnp.int32, (rows, r.n), 0)
         x = jnp.where(index < r.n, x, jnp.zeros_like(x))
     return like(layout, x, a)
 

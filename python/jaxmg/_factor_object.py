@@ -13,7 +13,14 @@ import numpy as np
 from jax import Array, lax
 
 from . import _calls, _cholesky, _manual
-from ._arguments import cast, check_rhs, common_dtype, host_or_device, place_rhs
+from ._arguments import (
+    broadcast_batches,
+    cast,
+    check_rhs,
+    common_dtype,
+    host_or_device,
+    place_rhs,
+)
 from ._cholesky import Factor
 from ._layout import Resolved
 from ._operands import constrain, gathered, on_mesh
@@ -34,6 +41,9 @@ def _factorise(r: Resolved, a: Array) -> Factor:
 
 factorise: Callable[..., Factor] = jax.jit(_factorise, static_argnums=0)
 factorise_in_place: Callable[..., Factor] = jax.jit(_factorise, static_argnums=0, donate_argnums=1)
+
+
+_status: Callable[[Array], Array] = jax.jit(_cholesky.status)
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1, 2))
@@ -126,7 +136,7 @@ class CholeskyFactor:
     @property
     def status(self) -> Array:
         """0, or the order of the first leading minor that is not positive definite, or a kind."""
-        return _cholesky.status(self.parts.info)
+        return _status(self.parts.info)
 
     @property
     def _batch_axes(self) -> int:
@@ -168,7 +178,7 @@ class CholeskyFactor:
     def _solve_batch(self, b: Any) -> Array:
         tail = b.shape if b.ndim == 1 else b.shape[-2:]
         mine = self.shape[:-2]
-        batch = jnp.broadcast_shapes(mine, () if b.ndim == 1 else b.shape[:-2])
+        batch = broadcast_batches("cho_solve", mine, () if b.ndim == 1 else b.shape[:-2])
         b = jnp.broadcast_to(b, (*batch, *tail))
         # Axes that the factor lacks, or has with size 1 only, are not mapped over it.
         aligned = (*(None,) * (len(batch) - len(mine)), *mine)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import platform
 import sys
+import tomllib
 from importlib import metadata
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -14,11 +16,16 @@ from ._memory import device_bytes, human
 
 
 def package_version() -> str:
-    """Version of this package ("unknown" if it is used without being installed)."""
+    """Version of this package, in a form that programs can compare."""
     try:
         return metadata.version("jaxmg")
     except metadata.PackageNotFoundError:
-        return "unknown"
+        source = Path(__file__).resolve().parents[2] / "pyproject.toml"
+    try:  # used from its sources, without being installed
+        version: str = tomllib.loads(source.read_text())["project"]["version"]
+        return version
+    except (OSError, KeyError, tomllib.TOMLDecodeError):
+        return "0+unknown"
 
 
 class Info(dict[str, Any]):

@@ -170,6 +170,15 @@ def _logdet(r: Resolved) -> Callable[..., Any]:
 
 
 @functools.lru_cache(maxsize=256)
+def _potri(r: Resolved) -> Callable[..., Any]:
+    def run(work: Array, aux: Array, info: Array) -> Array:
+        ctx = _calls.context(r.layout, r.call_id)
+        return vary(_calls.potri(r, ctx, work, aux, info), varying(work))
+
+    return _looped(run, True)
+
+
+@functools.lru_cache(maxsize=256)
 def _potrs(r: Resolved, replicated: bool) -> Callable[..., Any]:
     def run(work: Array, aux: Array, info: Array, b: Array) -> Array:
         ctx = _calls.context(r.layout, r.call_id)
@@ -262,13 +271,12 @@ def solve(
 
 
 def inverse_rows(r: Resolved, factor: Sequence[Array]) -> Array:
-    """The rows of A^-1 that belong to this device."""
-    rows = factor[0].shape[0]
+    """The rows of A^-1 that belong to this device; those beyond n are zero."""
+    x: Array = _potri(r)(*factor)
+    rows = x.shape[0]
     rank = lax.axis_index(r.layout.axes) if r.layout.axes else 0
-    index = rank * rows + jnp.arange(rows)
-    identity = (index[:, None] == jnp.arange(r.n)[None, :]).astype(r.dtype)
-    x: Array = _potrs(r, False)(*factor, vary(identity, varying(factor[0])))
-    return x
+    own = rank * rows + jnp.arange(rows)[:, None] < r.n
+    return jnp.where(own, x, jnp.zeros_like(x))
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1))

@@ -16,10 +16,13 @@ from .errors import InsufficientMemoryError, JaxMgWarning
 STAGES = {
     "potrs": ("potrf", "potrs"),
     "potrf": ("potrf",),
+    "potri": ("potrf", "potri"),
     "logdet": ("potrf", "logdet"),
     "cyclic_1d": ("cyclic",),
 }
 WARN_ABOVE = 0.95
+# Bytes that any device has: what needs no more is not looked at.
+NEGLIGIBLE = 1 << 26
 
 
 def routine_bytes(
@@ -127,25 +130,28 @@ def _needed(r: Resolved, nrhs: int, in_place: bool) -> int:
     )
 
 
-def check_memory(routine: str, r: Resolved, nrhs: int, *, in_place: bool) -> None:
+def check_memory(routine: str, r: Resolved, nrhs: int, *, in_place: bool) -> bool:
     """Refuses what cannot fit and warns of what hardly does.
+
+    Returns:
+        Whether so little is needed that equal calls need no check.
 
     Raises:
         InsufficientMemoryError: with the bytes needed and present, and the largest n that fits.
     """
     needed = _needed(r, nrhs, in_place)
-    if needed < 1 << 26:
-        return
+    if needed < NEGLIGIBLE:
+        return True
     free, source = available(r.layout.platform, r.layout.ranks)
     if free == 0 or needed <= WARN_ABOVE * free:
-        return
+        return False
     if needed <= free:
         warnings.warn(
             f"{routine}: n={r.n} {r.dtype} takes {human(needed)} of {human(free)} per device.",
             JaxMgWarning,
             stacklevel=3,
         )
-        return
+        return False
 
     def fits(n: int) -> bool:
         parts = routine_bytes(

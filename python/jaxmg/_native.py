@@ -20,7 +20,14 @@ import jax
 
 from .errors import BackendUnavailableError
 
-TARGETS = ("jaxmg_potrf", "jaxmg_potrs", "jaxmg_logdet", "jaxmg_locate", "jaxmg_cyclic")
+TARGETS = (
+    "jaxmg_potrf",
+    "jaxmg_potrs",
+    "jaxmg_logdet",
+    "jaxmg_locate",
+    "jaxmg_cyclic",
+    "jaxmg_potri",
+)
 STATE_TYPE = "JaxMgSite"
 
 # The libraries of the GPU engine do not name those of the vendor; these must be in the process
@@ -307,9 +314,13 @@ def reset_counters() -> None:
 
 def set_timeout(seconds: float) -> None:
     """Time after which a call that waits for other devices gives up (0: never)."""
+    if not float(seconds) >= 0:
+        raise ValueError(f"seconds: got {seconds!r}; accepted are numbers >= 0.")
     engine().jaxmg_set_timeout(float(seconds))
 
 
 def set_threads(count: int) -> None:
     """Threads that the CPU engine's arithmetic may use in all."""
+    if int(count) < 1:
+        raise ValueError(f"count: got {count!r}; accepted are integers >= 1.")
     engine().jaxmg_set_threads(int(count))

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import operator
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
-from ._arguments import SUPPORTED, check_tile, triangle_of
+from ._arguments import LARGEST, SUPPORTED, check_tile, triangle_of
 from ._layout import AnyMesh, entries, platform_of
 from ._memory import STAGES, available, human, largest_n, routine_bytes, total
 from ._resolve import check_mesh
@@ -114,7 +115,7 @@ def plan(
     """Works out how a routine would run and what it would take. Allocates nothing.
 
     Args:
-        routine: "potrs", "potrf", "logdet" or "cyclic_1d".
+        routine: "potrs", "potrf", "potri", "logdet" or "cyclic_1d".
         n: size of the matrix.
         dtype: element type.
         nrhs: number of right-hand sides.
@@ -135,14 +136,15 @@ def plan(
     """
     if routine not in STAGES:
         raise ValueError(f"routine: got {routine!r}; accepted are {tuple(STAGES)}.")
-    name = jnp.dtype(dtype).name
+    try:
+        name = str(dtype) if dtype is None else jnp.dtype(dtype).name
+    except TypeError:
+        name = repr(dtype)
     if name not in SUPPORTED:
         raise TypeError(f"dtype: got {name}; supported are {', '.join(SUPPORTED)}.")
-    if int(n) < 0 or int(nrhs) < 0:
-        raise ValueError(f"n, nrhs: got {n} and {nrhs}; accepted are integers >= 0.")
+    n, nrhs = _size("n", n), _size("nrhs", nrhs)
     ranks, platform = _devices(mesh)
     tile, mirror = check_tile(T_A), triangle_of(lower) >= 0
-    n, nrhs = int(n), int(nrhs)
 
     def needed(size: int, in_place: bool = True) -> tuple[dict[str, int], dict[str, int]]:
         return routine_bytes(
@@ -182,10 +184,20 @@ def plan(
     )
 
 
+def _size(name: str, value: Any) -> int:
+    try:
+        size = -1 if isinstance(value, bool) else operator.index(value)
+    except TypeError:
+        size = -1
+    if not 0 <= size <= LARGEST:
+        raise ValueError(f"{name}: got {value!r}; accepted are integers from 0 to {LARGEST}.")
+    return size
+
+
 def _devices(mesh: AnyMesh | int | None) -> tuple[int, str]:
     if isinstance(mesh, int) and not isinstance(mesh, bool):
-        if mesh < 1:
-            raise ValueError(f"mesh: got {mesh}; accepted are a mesh and numbers >= 1.")
+        if not 1 <= mesh <= 1 << 20:
+            raise ValueError(f"mesh: got {mesh}; accepted are a mesh and numbers of devices >= 1.")
         return mesh, platform_of(None)
     found = check_mesh(mesh)
     if found is None:

@@ -25,11 +25,13 @@ from ._arguments import (
     place_matrix,
     place_rhs,
     precision_of,
+    release,
     triangle_of,
 )
 from ._layout import AnyMesh, Layout, Resolved, resolve_plan
 from ._memory import check_memory
 from ._operands import constrain, on_mesh
+from ._prepared import Prepared, signature
 from ._resolve import check_mesh, check_specs, is_concrete, resolve, rhs_spec, splits_rows
 from .padding import calculate_padding
 
@@ -45,7 +47,7 @@ class Call:
         split: whether the rows of b lie on the ranks as those of A do.
         spec: how x is to be split (None: as it comes).
         local_rows: rows of each shard that belong to the matrix, if shards are padded one by one.
-        want_status, want_logdet, keep_work: which results are returned besides x.
+        want_status, want_logdet, want_inverse, keep_work: which results are returned besides x.
     """
 
     r: Resolved
@@ -54,6 +56,7 @@ class Call:
     local_rows: int = 0
     want_status: bool = False
     want_logdet: bool = False
+    want_inverse: bool = False
     keep_work: bool = False
 
 
@@ -63,12 +66,13 @@ class Results:
 
     x: Any = None
     logdet: Any = None
+    inverse: Any = None
     info: Any = None
     work: Any = None
 
 
 jax.tree_util.register_dataclass(
-    Results, data_fields=["x", "logdet", "info", "work"], meta_fields=[]
+    Results, data_fields=["x", "logdet", "inverse", "info", "work"], meta_fields=[]
 )
 
 
@@ -104,6 +108,8 @@ def _on_blocks(call: Call, a: Array, b: Array) -> Results:
     if call.want_status:
         f = _cholesky.locate(r, f)
     out = Results(x=_manual.solve(r, a, f, b, source) if b.shape[1] else b)
+    if call.want_inverse:
+        out.inverse = _manual.inverse_rows(r, [lax.stop_gradient(x) for x in f])
     if call.want_logdet:
         out.logdet = _manual.logdet(r, source, a, *(lax.stop_gradient(x) for x in f))
     if call.want_status:
@@ -126,6 +132,8 @@ def _on_arrays(call: Call, a: Array, b: Array) -> Results:
     if call.spec is not None and not r.layout.explicit:
         x = constrain(r.layout, x, call.spec)
     out = Results(x=x)
+    if call.want_inverse:
+        out.inverse = _cholesky.inverse(r, a, *(lax.stop_gradient(part) for part in f))
     if call.want_logdet:
         out.logdet = _cholesky.logdet(r, a, f)
     if call.want_status:
@@ -146,6 +154,7 @@ def solve_call(call: Call, a: Array, b: Array) -> Results:
         out.logdet = jnp.zeros((), call.r.real_dtype) if call.want_logdet else None
         out.info = jnp.zeros((8,), jnp.int32) if call.want_status else None
         out.work = a if call.keep_work else None
+        out.inverse = a if call.want_inverse else None
     elif call.r.layout.kind == "manual":
         out = _on_blocks(call, a, b)
     else:
@@ -257,6 +266,9 @@ def prepare(
     return call, a, place_rhs(b, layout)
 
 
+_prepared: Prepared[Call] = Prepared()
+
+
 def potrs(
     a: Any,
     b: Any,
@@ -329,23 +341,34 @@ def potrs(
         >>> jaxmg.potrs(a, jnp.array([2.0, 5.0])).tolist()
         [-0.5, 2.0]
     """
-    check_backend(backend)
-    call, a, b = prepare(
-        "potrs",
-        a,
-        b,
-        tile=check_tile(T_A),
-        mesh=check_mesh(mesh),
-        specs=check_specs(in_specs, matrix_specs),
-        pad=pad,
-        lower=lower,
-        n=n,
-        precision=precision_of(precision),
-    )
+    given = a
+    options = (T_A, mesh, in_specs, matrix_specs, pad, lower, n, precision, backend, donate)
+    key = signature(a, b, (*options, return_status or check, return_logdet))
+    call = _prepared.get(key)
+    if call is None:
+        check_backend(backend)
+        right = b
+        call, a, b = prepare(
+            "potrs",
+            a,
+            b,
+            tile=check_tile(T_A),
+            mesh=check_mesh(mesh),
+            specs=check_specs(in_specs, matrix_specs),
+            pad=pad,
+            lower=lower,
+            n=n,
+            precision=precision_of(precision),
+        )
+        call = replace_call(call, want_status=return_status or check, want_logdet=return_logdet)
+        in_place = donate or not (is_concrete(a) and is_concrete(b))
+        small = check_memory("potrs", call.r, int(np.prod(b.shape[1:])), in_place=in_place)
+        if small and a is given and b is right:  # operands that are where they belong
+            _prepared.put(key, call)
     eager = is_concrete(a) and is_concrete(b)
-    check_memory("potrs", call.r, int(np.prod(b.shape[1:])), in_place=donate or not eager)
-    call = dataclasses.replace(call, want_status=return_status or check, want_logdet=return_logdet)
     out = (_run_in_place if donate and eager else run)(call, a, b)
+    if donate and eager:
+        release(given)
     if check and is_concrete(out.info):
         failure = errors.from_info(np.asarray(out.info).tolist(), "potrs")
         if failure is not None:

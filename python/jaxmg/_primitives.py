@@ -21,12 +21,13 @@ import numpy as np
 from jax import Array
 from jax.extend.core import Primitive
 from jax.interpreters import batching, mlir
-from jax.sharding import NamedSharding, PartitionSpec
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from . import _calls, _native
 from ._batching import batch_factor_operation, batch_potrs
 from ._layout import Layout, Resolved
 from ._operands import is_split, pad_rows, reshard
+from .errors import BackendUnavailableError
 
 Specs = tuple[PartitionSpec, ...]
 REPLICATED = PartitionSpec()
@@ -50,30 +51,59 @@ class Operation:
     specs: Callable[..., tuple[Specs, Specs]]
 
 
+def _require_one_process(layout: Layout, devices: Sequence[Any] | None) -> None:
+    """Refuses, in every process alike, what the engines would refuse while running."""
+    if jax.process_count() == 1:
+        return
+    if devices is None and not isinstance(layout.mesh, Mesh):
+        found = "cannot be told from the type of the matrix and may belong to several processes"
+    elif devices is None and layout.local_ranks == layout.ranks:
+        return
+    elif devices is not None and len({device.process_index for device in devices}) == 1:
+        return
+    else:
+        found = "belong to several processes"
+    raise BackendUnavailableError(
+        f"the {layout.ranks} devices of the mesh {found}, which is not supported. Use those of one "
+        "process and say so with mesh=, such as jax.sharding.Mesh(jax.local_devices(), ('x',))."
+    )
+
+
 def _distributed(
-    op: Operation, r: Resolved, arrays: Sequence[Array], params: dict[str, Any]
+    op: Operation,
+    devices: Sequence[Any] | None,
+    r: Resolved,
+    arrays: Sequence[Array],
+    params: dict[str, Any],
 ) -> Any:
     layout = r.layout
+    _require_one_process(layout, devices)
     ins, outs = op.specs(layout, **params)
     arrays = op.pad(r, *arrays, **params)
     arrays = [reshard(layout, x, spec) for x, spec in zip(arrays, ins, strict=True)]
 
     def body(*blocks: Array) -> tuple[Array, ...]:
-        return tuple(op.block(r, _calls.context(layout, r.call_id), *blocks, **params))
+        context = _calls.context(layout, r.call_id, layout.ranks)
+        return tuple(op.block(r, context, *blocks, **params))
 
     call = jax.shard_map(body, mesh=layout.mesh, in_specs=ins, out_specs=outs, check_vma=False)
     return call(*arrays)
 
 
 def _run(
-    op: Operation, devices: int | None, r: Resolved, params: dict[str, Any], *arrays: Array
+    op: Operation,
+    count: int | None,
+    devices: Sequence[Any] | None,
+    r: Resolved,
+    params: dict[str, Any],
+    *arrays: Array,
 ) -> list[Array]:
-    """The program that stands for one call when it is compiled for `devices` devices."""
+    """The program that stands for one call when it is compiled for `count` devices."""
     if r.layout.kind == "single":
         return list(op.block(r, _calls.context(r.layout, r.call_id), *arrays, **params))
-    if devices == 1 or r.layout.mesh is None:
+    if count == 1 or r.layout.mesh is None:
         return list(op.one_device(r, *arrays, **params))
-    return list(_distributed(op, r, arrays, params))
+    return list(_distributed(op, devices, r, arrays, params))
 
 
 @functools.lru_cache(maxsize=256)
@@ -87,12 +117,16 @@ def _define(name: str, op: Operation, abstract: Callable[..., Any], batch: Any) 
 
     def lowering(ctx: Any, *operands: Any, r: Resolved, **params: Any) -> Any:
         _native.require(r.layout.platform)
-        devices = getattr(ctx.module_context.axis_context, "num_devices", None)
-        program = functools.partial(_run, op, devices, r, params)
+        axes = ctx.module_context.axis_context
+        count = getattr(axes, "num_devices", None)
+        devices = getattr(axes, "device_assignment", None)
+        program = functools.partial(_run, op, count, devices, r, params)
         return mlir.lower_fun(program, multiple_results=True)(ctx, *operands)
 
     def impl(*arrays: Any, **params: Any) -> Any:
-        return _eager(primitive, tuple(sorted(params.items())))(*arrays)
+        # Under jax.disable_jit() too: outside of a compiled program there is no call to make.
+        with jax.disable_jit(False):
+            return _eager(primitive, tuple(sorted(params.items())))(*arrays)
 
     primitive.def_impl(impl)
     primitive.def_abstract_eval(abstract)
@@ -232,6 +266,37 @@ logdet_p = _define(
         specs=lambda layout: ((_rows(layout), REPLICATED), (REPLICATED,)),
     ),
     lambda work, info, *, r: [_typed(work, r.layout, (), r.real_dtype, REPLICATED)],
+    batch_factor_operation,
+)
+
+
+# --- inverse ---------------------------------------------------------------------------------
+
+
+def _potri_block(r: Resolved, ctx: Array, work: Array, aux: Array, info: Array) -> list[Array]:
+    x = _calls.potri(r, ctx, work, aux, info)
+    if r.exposed and r.layout.kind == "dist":
+        x = _mismatch_to_nan(r, info, x, 0)
+    return [x]
+
+
+def _potri_one_device(r: Resolved, work: Array, aux: Array, info: Array) -> list[Array]:
+    short, aux = _one_device_factor(r, work, aux)
+    (x,) = potri_p.bind(short, aux, info, r=r.on_one_rank)
+    return [pad_rows(_mismatch_to_nan(r, info, x, 1), work.shape[0])]
+
+
+potri_p = _define(
+    "jaxmg_potri",
+    Operation(
+        block=_potri_block,
+        one_device=_potri_one_device,
+        pad=lambda r, *arrays: arrays,
+        specs=lambda layout: ((_rows(layout), _vector(layout), REPLICATED), (_rows(layout),)),
+    ),
+    lambda work, aux, info, *, r: [
+        _typed(work, r.layout, (r.padded_rows, r.n), work.dtype, _rows(r.layout))
+    ],
     batch_factor_operation,
 )
 

@@ -14,7 +14,7 @@ import numpy as np
 from jax import Array
 from jax.sharding import NamedSharding
 
-from ._arguments import cast, check_tile, common_dtype, host_or_device, place_matrix
+from ._arguments import cast, check_tile, common_dtype, host_or_device, place_matrix, release
 from ._layout import AnyMesh, Layout, Resolved
 from ._operands import constrain_rows, on_mesh, pad_rows, reshard
 from ._potrs import Specs, without_local_padding
@@ -49,13 +49,16 @@ _JITS = {
 }
 
 
-def _move(r: Resolved, local_rows: int, a: Any, *, inverse: bool, donate: bool) -> Array:
+def _move(
+    r: Resolved, local_rows: int, a: Any, *, inverse: bool, donate: bool, given: Any
+) -> Array:
     donate = donate and is_concrete(a)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Some donated buffers were not usable")
         out: Array = _JITS[inverse, donate](r, local_rows, a)
-    if donate and not a.is_deleted():
-        a.delete()
+    if donate:
+        release(a)
+        release(given)
     return out
 
 
@@ -112,7 +115,7 @@ def cyclic_1d(
         ValueError, TypeError: an argument is not acceptable; the message names it.
     """
     tile = _tile(T_A)
-    a = _check("cyclic_1d", a)
+    given, a = a, _check("cyclic_1d", a)
     n = a.shape[0] if pad else a.shape[1]
     layout = resolve(a, n=n, mesh=check_mesh(mesh), spec=check_specs(in_specs)[0])
     r = _resolved(layout, n, a.dtype, tile)
@@ -128,7 +131,7 @@ def cyclic_1d(
         a = place_matrix(a, layout, n)
     if n == 0 or a.shape[1] == 0:
         return jnp.zeros((r.padded_rows, a.shape[1]), a.dtype)
-    return _move(r, local_rows, a, inverse=False, donate=donate)
+    return _move(r, local_rows, a, inverse=False, donate=donate, given=given)
 
 
 def uncyclic_1d(
@@ -160,7 +163,7 @@ def uncyclic_1d(
     """
     del pad
     tile = _tile(T_A)
-    a = _check("uncyclic_1d", a)
+    given, a = a, _check("uncyclic_1d", a)
     n = a.shape[1] if n is None else int(n)
     layout = resolve(a, n=n, mesh=check_mesh(mesh), spec=check_specs(in_specs)[0])
     r = _resolved(layout, n, a.dtype, tile)
@@ -171,7 +174,8 @@ def uncyclic_1d(
         )
     if n == 0 or a.shape[1] == 0:
         return jnp.zeros((n, a.shape[1]), a.dtype)
-    return _move(r, 0, place_matrix(a, layout, a.shape[0]), inverse=True, donate=donate)
+    a = place_matrix(a, layout, a.shape[0])
+    return _move(r, 0, a, inverse=True, donate=donate, given=given)
 
 
 def get_cols_cyclic(N: int, N_batch: int, T_A: int, num_devices: int) -> list[tuple[int, int, int]]:

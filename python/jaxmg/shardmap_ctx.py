@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import jax
+import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
 from . import _cholesky
-from ._arguments import check_tile, precision_of
+from ._arguments import check_tile, host_or_device, precision_of
 from ._layout import AnyMesh
 from ._potrs import Specs, prepare, replace_call, run
 from ._resolve import check_mesh, check_specs, manual_axes
@@ -81,3 +83,58 @@ def potrs_shardmap_ctx(
     if return_logdet:
         results.append(out.logdet)
     return (*results, _cholesky.status(out.info).reshape(1))
+
+
+def potri_shardmap_ctx(
+    a: Any,
+    T_A: int | None = None,
+    mesh: Any = None,
+    pad: bool = True,
+    *,
+    in_specs: Specs = None,
+    matrix_specs: Specs = None,
+    lower: bool | None = None,
+    n: int | None = None,
+) -> tuple[Any, ...]:
+    """Inverts A from inside a ``shard_map``, or on global arrays in the caller's ``jit``.
+
+    Inside of ``shard_map``, `a` is this device's block of rows, and the call form is that of
+    package 0.0.9, ``potri_shardmap_ctx(a, T_A, pad)``; outside, all are global arrays.
+
+    Returns:
+        (inverse, status): the rows of A^-1, both triangles, and the status as an int32 array of
+        shape (1,). See :func:`jaxmg.potri`.
+
+    Raises:
+        ValueError, TypeError: an argument is not acceptable; the message names it.
+    """
+    if isinstance(mesh, bool):
+        pad = mesh
+        mesh = None
+    a = host_or_device(a, "a")
+    columns = a.shape[1] if a.ndim == 2 else 0
+    call, a, b = prepare(
+        "potri_shardmap_ctx",
+        a,
+        np.zeros((columns, 0), a.dtype),
+        tile=check_tile(T_A),
+        mesh=check_mesh(mesh),
+        specs=check_specs(in_specs, matrix_specs),
+        pad=pad,
+        lower=lower,
+        n=n,
+        precision=precision_of(None),
+    )
+    out = run(replace_call(call, want_status=True, want_inverse=True), a, b)
+    return out.inverse, _cholesky.status(out.info).reshape(1)
+
+
+def potri_symmetrize(a: Any) -> Any:
+    """The Hermitian matrix of which the lower triangle of `a` holds one half.
+
+    Package 0.0.9 needs it after ``potri_shardmap_ctx``; the inverses of this package are whole
+    already, and stay as they are.
+    """
+    lower = jnp.tril(jnp.asarray(a))
+    upper = jnp.conj(jnp.swapaxes(jnp.tril(lower, -1), -1, -2))
+    return lower + upper

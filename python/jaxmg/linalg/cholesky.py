@@ -7,9 +7,20 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
-from .._arguments import cast, common_dtype, host_or_device, place_matrix, precision_of, triangle_of
+from .._arguments import (
+    broadcast_batches,
+    cast,
+    check_tile,
+    common_dtype,
+    host_or_device,
+    place_matrix,
+    precision_of,
+    release,
+    triangle_of,
+)
 from .._cholesky import Factor
 from .._factor_object import CholeskyFactor, factorise, factorise_in_place
 from .._layout import AnyMesh, resolve_plan
@@ -44,8 +55,8 @@ def cho_factor(
     Args:
         a: the matrix, shape (..., n, n).
         lower: True or False says that only the lower or upper triangle is valid. None: all is.
-        overwrite_a: eagerly, whether `a` may be overwritten; it is deleted then, and derivatives
-            are those with respect to right-hand sides alone.
+        overwrite_a: eagerly, whether a single matrix may be overwritten; it is deleted then, and
+            derivatives are those with respect to right-hand sides alone.
         check_finite: accepted as in SciPy. NaN and infinities always give a status and NaN.
         mesh: the mesh to work on; None finds it from `a` or the context.
         in_specs: the spec of `a`.
@@ -65,11 +76,12 @@ def cho_factor(
         [-0.5, 2.0]
     """
     del check_finite
-    a = _square("cho_factor", a)
+    tile = check_tile(T_A)
+    given, a = a, _square("cho_factor", a)
+    a = cast(a, common_dtype("cho_factor", a=a))
     if a.ndim > 2:
         options: dict[str, Any] = {"mesh": mesh, "in_specs": in_specs, "T_A": T_A}
         return jax.vmap(lambda x: cho_factor(x, lower, **options))(jnp.asarray(a))
-    a = cast(a, common_dtype("cho_factor", a=a))
     n = a.shape[1]
     spec = check_specs(in_specs)[0]
     layout = resolve(a, n=n, mesh=check_mesh(mesh), spec=spec)
@@ -77,7 +89,7 @@ def cho_factor(
         layout,
         n,
         str(a.dtype),
-        tile=T_A or 0,
+        tile=tile,
         triangle=triangle_of(lower),
         exposed=True,
         precision=precision_of(None),
@@ -86,17 +98,20 @@ def cho_factor(
     check_memory("cho_factor", r, 1, in_place=in_place or not is_concrete(a))
     a = place_matrix(a, layout, n)
     if n == 0:
-        empty = jnp.zeros((0, 0), a.dtype)
+        if in_place:
+            release(given)
+            a = None
+        empty = jnp.zeros((0, 0), r.dtype)
         return CholeskyFactor(
-            a, Factor(empty, jnp.zeros((0,), a.dtype), jnp.zeros((8,), jnp.int32)), r, lower
+            a, Factor(empty, jnp.zeros((0,), r.dtype), jnp.zeros((8,), jnp.int32)), r, lower
         )
     if not in_place:
         return CholeskyFactor(a, factorise(r, jax.lax.stop_gradient(a)), r, lower)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Some donated buffers were not usable")
         parts = factorise_in_place(r, a)
-    if not a.is_deleted():
-        a.delete()
+    release(a)
+    release(given)
     return CholeskyFactor(None, parts, r, lower)
 
 
@@ -151,7 +166,7 @@ def solve(
         b: shape (n,), or (..., n, k) whose batch axes broadcast with those of `a`. Only a b of
             one axis is a vector.
         lower: True or False says that only the lower or upper triangle is valid. None: all is.
-        overwrite_a: eagerly, whether `a` may be overwritten; it is deleted then.
+        overwrite_a: eagerly, whether a single matrix may be overwritten; it is deleted then.
         overwrite_b: accepted as in SciPy, without effect.
         check_finite: accepted as in SciPy. NaN and infinities always give NaN.
         assume_a: "pos": A is Hermitian positive definite.
@@ -172,13 +187,14 @@ def solve(
     if a.ndim == 2 and b.ndim <= 2:
         out: Array = potrs(a, b, donate=overwrite_a, **options)
         return out
-    a, b = jnp.asarray(a), jnp.asarray(b)
+    dtype = common_dtype("solve", a=a, b=b)
+    a, b = jnp.asarray(cast(a, dtype)), jnp.asarray(cast(b, dtype))
     if b.ndim == 0 or b.shape[-1 if b.ndim == 1 else -2] != a.shape[-1]:
         raise ValueError(
             f"solve: b has shape {tuple(b.shape)} beside matrices of shape {tuple(a.shape)}; "
             "accepted are (n,) for one vector and (..., n, k)."
         )
-    batch = jnp.broadcast_shapes(a.shape[:-2], b.shape[:-2] if b.ndim > 1 else ())
+    batch = broadcast_batches("solve", a.shape[:-2], b.shape[:-2] if b.ndim > 1 else ())
     mapped = b.ndim > 1
     b = jnp.broadcast_to(b, (*batch, *b.shape[-2:])) if mapped else b
     whole = a.ndim == 2
@@ -212,10 +228,11 @@ def logdet(
         ValueError, TypeError: an argument is not acceptable; the message names it.
     """
     a = _square("logdet", a)
+    a = cast(a, common_dtype("logdet", a=a))
     if a.ndim > 2:
         options: dict[str, Any] = {"lower": lower, "mesh": mesh, "in_specs": in_specs}
         return jax.vmap(lambda x: logdet(x, **options))(jnp.asarray(a))
-    nothing = jnp.zeros((a.shape[1], 0), common_dtype("logdet", a=a))
+    nothing = np.zeros((a.shape[1], 0), a.dtype)
     _, value = potrs(a, nothing, mesh=mesh, in_specs=in_specs, lower=lower, return_logdet=True)
     out: Array = value
     return out

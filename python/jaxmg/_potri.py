@@ -1,0 +1,122 @@
+"""Inverse of a Hermitian positive definite matrix."""
+
+from __future__ import annotations
+
+import dataclasses
+import warnings
+from typing import Any
+
+import jax
+import numpy as np
+from jax import Array
+
+from . import _cholesky, errors
+from ._arguments import check_backend, check_tile, host_or_device, precision_of
+from ._layout import AnyMesh
+from ._memory import check_memory
+from ._operands import gathered
+from ._potrs import Call, Specs, prepare, run, solve_call
+from ._resolve import check_mesh, check_specs, is_concrete
+
+_run_donating = jax.jit(solve_call, static_argnums=0, donate_argnums=1)
+
+
+def _in_place(call: Call, a: Array, b: Array) -> Any:
+    """Takes over the buffer of `a`, which is gone afterwards in any case."""
+    with warnings.catch_warnings():
+        # A matrix that must be moved or padded first cannot be overwritten; it is only freed.
+        warnings.filterwarnings("ignore", message="Some donated buffers were not usable")
+        out = _run_donating(call, a, b)
+    if not a.is_deleted():
+        a.delete()
+    return out
+
+
+def potri(
+    a: Any,
+    T_A: int | None = None,
+    mesh: AnyMesh | None = None,
+    in_specs: Specs = None,
+    return_status: bool = False,
+    pad: bool = True,
+    *,
+    matrix_specs: Specs = None,
+    donate: bool = False,
+    lower: bool | None = None,
+    precision: Any = None,
+    backend: str | None = None,
+    check: bool = False,
+    n: int | None = None,
+) -> Any:
+    """Inverts A by Cholesky, with A Hermitian positive definite and spread over devices.
+
+    The whole inverse, both triangles, in the user's order and with A's rows on A's devices. It
+    takes n^3 operations, a third of them for the factor, and one more matrix at most: none if
+    `donate` or a dead operand under ``jit`` lets it take the place of A. LAPACK: xPOTRF, xPOTRI.
+
+    Args:
+        a: the matrix, shape (n, n), of any sharding; float32, float64, complex64 or complex128
+            (integers are promoted). All of it must be valid unless `lower` is given; imaginary
+            parts of its diagonal are ignored. NumPy arrays are accepted.
+        T_A: rows that are eliminated together. None lets the plan choose.
+        mesh: the mesh to work on.
+        in_specs: a PartitionSpec of the matrix.
+        return_status: whether to return the status too.
+        pad: False says that each shard of `a` has been padded by ``calculate_padding(rows, T_A)``
+            rows already.
+        matrix_specs: another name of `in_specs`.
+        donate: eagerly, whether `a` may be overwritten; it is deleted then.
+        lower: True or False says that only the lower or upper triangle of `a` is valid.
+        precision: as in :func:`jaxmg.potrs`.
+        backend: None or "native".
+        check: eagerly, whether to wait and raise an exception on failure.
+        n: the true size of a matrix that was padded to (devices * ceil(n / devices), n).
+
+    Returns:
+        A^-1 with the shape and the rows of `a` (whole on every device if JAX cannot split n rows
+        evenly; give a padded matrix with `n` for a split result); with the status, an int32 scalar
+        as of :func:`jaxmg.potrs`, if `return_status`. After a failure the inverse is NaN.
+
+    Raises:
+        ValueError, TypeError: an argument is not acceptable; the message names it.
+        InsufficientMemoryError: the problem cannot fit.
+        NotPositiveDefiniteError, NonFiniteInputError, NotHermitianError: with `check`.
+
+    Derivatives: d(A^-1) = -A^-1 dA A^-1, at any order, from one factorisation.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> import jaxmg
+        >>> jaxmg.potri(jnp.array([[2.0, 1.0], [1.0, 1.0]])).round(4).tolist()
+        [[1.0, -1.0], [-1.0, 2.0]]
+    """
+    check_backend(backend)
+    a = host_or_device(a, "a")
+    columns = a.shape[1] if a.ndim == 2 else 0
+    call, a, b = prepare(
+        "potri",
+        a,
+        np.zeros((columns, 0), a.dtype),
+        tile=check_tile(T_A),
+        mesh=check_mesh(mesh),
+        specs=check_specs(in_specs, matrix_specs),
+        pad=pad,
+        lower=lower,
+        n=n,
+        precision=precision_of(precision),
+    )
+    eager = is_concrete(a)
+    check_memory("potri", call.r, 1, in_place=donate or not eager)
+    call = dataclasses.replace(call, want_status=return_status or check, want_inverse=True)
+    out = (_in_place if donate and eager else run)(call, a, b)
+    if check and is_concrete(out.info):
+        failure = errors.from_info(np.asarray(out.info).tolist(), "potri")
+        if failure is not None:
+            raise failure
+    x = out.inverse
+    if n is None and call.r.layout.kind == "dist" and x.shape[0] != columns:
+        # The rows that were added so that every device has as many.
+        x = gathered(call.r.layout, x)[:columns]
+    if return_status:
+        return x, _cholesky.status(out.info)
+    return x
