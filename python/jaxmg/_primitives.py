@@ -124,7 +124,7 @@ def _define(name: str, op: Operation, abstract: Callable[..., Any], batch: Any) 
         return mlir.lower_fun(program, multiple_results=True)(ctx, *operands)
 
     def impl(*arrays: Any, **params: Any) -> Any:
-        # Under jax.disable_jit() too: outside of a compiled program there is no call to make.
+        # Under jax.disable_jit() too: it would come back here.
         with jax.disable_jit(False):
             return _eager(primitive, tuple(sorted(params.items())))(*arrays)
 

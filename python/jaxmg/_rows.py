@@ -38,8 +38,14 @@ def _constrained(x: Array, *, r: Resolved, batch: int = 0) -> Array:
 
 
 @functools.partial(jax.jit, static_argnames="r")
-def _eager(x: Array, *, r: Resolved) -> Array:
+def _compiled(x: Array, *, r: Resolved) -> Array:
     out: Array = rows_p.bind(x, r=r)
+    return out
+
+
+def _eager(x: Array, *, r: Resolved) -> Array:
+    with jax.disable_jit(False):  # it would come back here
+        out: Array = _compiled(x, r=r)
     return out
 
 
