@@ -24,28 +24,35 @@ MADE_ON = 6
 Shape = jax.ShapeDtypeStruct
 
 
-def context(layout: Layout, call_id: int, local_ranks: int | None = None) -> Array:
+def context(
+    layout: Layout,
+    call_id: int,
+    local_ranks: int | None = None,
+    place: tuple[Any, Any] | None = None,
+) -> Array:
     """int32[16]: who this device is within the call. Inside shard_map, or for one rank.
 
-    `local_ranks`: how many of the ranks are in this process, if that is known.
+    `local_ranks`: how many of the ranks are in this process, if that is known. `place`: rank and
+    group, if they are not to be asked of the mesh axes.
 
     The rank is a run-time value: a table of devices made when a function is traced would be
     wrong as soon as the same trace is used with another order of devices.
     """
     rank: Any = 0
     group: Any = 0
-    if layout.axes:
-        rank = lax.axis_index(layout.axes)
-    if layout.others:
-        group = lax.axis_index(layout.others)
+    if place is not None:
+        rank, group = place
+    else:
+        rank = lax.axis_index(layout.axes) if layout.axes else rank
+        group = lax.axis_index(layout.others) if layout.others else group
     local = layout.local_ranks if local_ranks is None else local_ranks
     values = {0: rank, 1: group, 2: layout.ranks, 3: local, 4: call_id}
     values[7] = CONTEXT_VERSION
     # From scalars alone: an array constant would become an operand of enclosing solves.
-    place = lax.iota(jnp.int32, 16)
-    out = jnp.zeros_like(place)
+    index = lax.iota(jnp.int32, 16)
+    out = jnp.zeros_like(index)
     for i, value in values.items():
-        out = jnp.where(place == i, jnp.asarray(value, jnp.int32), out)
+        out = jnp.where(index == i, jnp.asarray(value, jnp.int32), out)
     return out
 
 

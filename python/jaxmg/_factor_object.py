@@ -22,6 +22,7 @@ from ._arguments import (
     place_rhs,
 )
 from ._cholesky import Factor
+from ._context import on_own_mesh
 from ._layout import Resolved
 from ._operands import constrain, gathered, on_mesh
 from ._resolve import rhs_spec, splits_rows
@@ -39,13 +40,16 @@ def _factorise(r: Resolved, a: Array) -> Factor:
     return _cholesky.locate(r, f)
 
 
-factorise: Callable[..., Factor] = jax.jit(_factorise, static_argnums=0)
-factorise_in_place: Callable[..., Factor] = jax.jit(_factorise, static_argnums=0, donate_argnums=1)
+factorise: Callable[..., Factor] = on_own_mesh(jax.jit(_factorise, static_argnums=0))
+factorise_in_place: Callable[..., Factor] = on_own_mesh(
+    jax.jit(_factorise, static_argnums=0, donate_argnums=1)
+)
 
 
 _status: Callable[[Array], Array] = jax.jit(_cholesky.status)
 
 
+@on_own_mesh
 @functools.partial(jax.jit, static_argnums=(0, 1, 2))
 def _solve(r: Resolved, split: bool, spec: Any, a: Array | None, f: Factor, b: Array) -> Array:
     vector = b.ndim == 1
@@ -64,6 +68,7 @@ def _solve(r: Resolved, split: bool, spec: Any, a: Array | None, f: Factor, b: A
     return b[:, 0] if vector else b
 
 
+@on_own_mesh
 @functools.partial(jax.jit, static_argnums=0)
 def _logdet(r: Resolved, a: Array | None, f: Factor) -> Array:
     if r.n == 0:
@@ -78,13 +83,15 @@ def _logdet(r: Resolved, a: Array | None, f: Factor) -> Array:
     return _cholesky.logdet(r, a, f)
 
 
+@on_own_mesh
 @functools.partial(jax.jit, static_argnums=0)
 def _inverse(r: Resolved, a: Array, f: Factor) -> Array:
     a = _cholesky.enter(r, on_mesh(r.layout, a))
     x: Array = _cholesky.inverse(r, a, *(lax.stop_gradient(x) for x in f))
-    return x
+    return x if x.shape[0] == r.n else gathered(r.layout, x)[: r.n]
 
 
+@on_own_mesh
 @functools.partial(jax.jit, static_argnums=0)
 def _triangle(r: Resolved, f: Factor) -> tuple[Array, Array]:
     alone = f.info[_calls.MADE_ON] == 1

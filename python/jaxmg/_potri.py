@@ -7,26 +7,38 @@ import warnings
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
 from . import _cholesky, errors
 from ._arguments import check_backend, check_tile, host_or_device, precision_of
+from ._context import calling_on
 from ._layout import AnyMesh
 from ._memory import check_memory
 from ._operands import gathered
-from ._potrs import Call, Specs, prepare, run, solve_call
+from ._potrs import Call, Results, Specs, prepare, solve_call
 from ._resolve import check_mesh, check_specs, is_concrete
 
-_run_donating = jax.jit(solve_call, static_argnums=0, donate_argnums=1)
+
+def _inverse_call(call: Call, a: Array) -> Results:
+    """The program of one call: a solve without right-hand sides.
+
+    They are no operand, since XLA of jaxlib 0.11 crashes on a shard_map that ignores an operand.
+    """
+    return solve_call(call, a, jnp.zeros((call.r.n, 0), a.dtype))
 
 
-def _in_place(call: Call, a: Array, b: Array) -> Any:
+run_inverse = jax.jit(_inverse_call, static_argnums=0)
+_run_donating = jax.jit(_inverse_call, static_argnums=0, donate_argnums=1)
+
+
+def _in_place(call: Call, a: Array) -> Results:
     """Takes over the buffer of `a`, which is gone afterwards in any case."""
     with warnings.catch_warnings():
         # A matrix that must be moved or padded first cannot be overwritten; it is only freed.
         warnings.filterwarnings("ignore", message="Some donated buffers were not usable")
-        out = _run_donating(call, a, b)
+        out: Results = _run_donating(call, a)
     if not a.is_deleted():
         a.delete()
     return out
@@ -93,7 +105,7 @@ def potri(
     check_backend(backend)
     a = host_or_device(a, "a")
     columns = a.shape[1] if a.ndim == 2 else 0
-    call, a, b = prepare(
+    call, a, _ = prepare(
         "potri",
         a,
         np.zeros((columns, 0), a.dtype),
@@ -108,7 +120,8 @@ def potri(
     eager = is_concrete(a)
     check_memory("potri", call.r, 1, in_place=donate or not eager)
     call = dataclasses.replace(call, want_status=return_status or check, want_inverse=True)
-    out = (_in_place if donate and eager else run)(call, a, b)
+    with calling_on(call.r.layout):
+        out = (_in_place if donate and eager else run_inverse)(call, a)
     if check and is_concrete(out.info):
         failure = errors.from_info(np.asarray(out.info).tolist(), "potri")
         if failure is not None:

@@ -28,6 +28,7 @@ from ._arguments import (
     release,
     triangle_of,
 )
+from ._context import calling_on
 from ._layout import AnyMesh, Layout, Resolved, resolve_plan
 from ._memory import check_memory
 from ._operands import constrain, on_mesh
@@ -366,7 +367,8 @@ def potrs(
         if small and a is given and b is right:  # operands that are where they belong
             _prepared.put(key, call)
     eager = is_concrete(a) and is_concrete(b)
-    out = (_run_in_place if donate and eager else run)(call, a, b)
+    with calling_on(call.r.layout):
+        out = (_run_in_place if donate and eager else run)(call, a, b)
     if donate and eager:
         release(given)
     if check and is_concrete(out.info):

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -23,7 +24,7 @@ from jax.extend.core import Primitive
 from jax.interpreters import batching, mlir
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from . import _calls, _native
+from . import _calls, _context, _native
 from ._batching import batch_factor_operation, batch_potrs
 from ._layout import Layout, Resolved
 from ._operands import is_split, pad_rows, reshard
@@ -51,18 +52,35 @@ class Operation:
     specs: Callable[..., tuple[Specs, Specs]]
 
 
+@dataclasses.dataclass(frozen=True)
+class Target:
+    """What a program is compiled for.
+
+    Attributes:
+        count: number of devices (None: unknown).
+        devices: the devices, if they are known.
+        other_context: whether JAX's context names another mesh than the layout.
+    """
+
+    count: int | None
+    devices: Sequence[Any] | None
+    other_context: bool
+
+
 def _require_one_process(layout: Layout, devices: Sequence[Any] | None) -> None:
     """Refuses, in every process alike, what the engines would refuse while running."""
     if jax.process_count() == 1:
         return
-    if devices is None and not isinstance(layout.mesh, Mesh):
-        found = "cannot be told from the type of the matrix and may belong to several processes"
-    elif devices is None and layout.local_ranks == layout.ranks:
-        return
-    elif devices is not None and len({device.process_index for device in devices}) == 1:
-        return
+    found = "belong to several processes"
+    if devices is not None:
+        in_one = len({device.process_index for device in devices}) == 1
+    elif isinstance(layout.mesh, Mesh):
+        in_one = layout.local_ranks == layout.ranks
     else:
-        found = "belong to several processes"
+        in_one = False
+        found = "cannot be told from the type of the matrix and may belong to several processes"
+    if in_one:
+        return
     raise BackendUnavailableError(
         f"the {layout.ranks} devices of the mesh {found}, which is not supported. Use those of one "
         "process and say so with mesh=, such as jax.sharding.Mesh(jax.local_devices(), ('x',))."
@@ -71,39 +89,48 @@ def _require_one_process(layout: Layout, devices: Sequence[Any] | None) -> None:
 
 def _distributed(
     op: Operation,
-    devices: Sequence[Any] | None,
+    target: Target,
     r: Resolved,
     arrays: Sequence[Array],
     params: dict[str, Any],
 ) -> Any:
     layout = r.layout
-    _require_one_process(layout, devices)
+    _require_one_process(layout, target.devices)
     ins, outs = op.specs(layout, **params)
     arrays = op.pad(r, *arrays, **params)
     arrays = [reshard(layout, x, spec) for x, spec in zip(arrays, ins, strict=True)]
 
-    def body(*blocks: Array) -> tuple[Array, ...]:
-        context = _calls.context(layout, r.call_id, layout.ranks)
+    def body(*blocks: Array, place: tuple[Array, Array] | None = None) -> tuple[Array, ...]:
+        context = _calls.context(layout, r.call_id, layout.ranks, place)
         return tuple(op.block(r, context, *blocks, **params))
 
-    call = jax.shard_map(body, mesh=layout.mesh, in_specs=ins, out_specs=outs, check_vma=False)
-    return call(*arrays)
+    mapped = functools.partial(jax.shard_map, mesh=layout.mesh, out_specs=outs, check_vma=False)
+    if not target.other_context:
+        return mapped(body, in_specs=ins)(*arrays)
+
+    # JAX would look for the axes of an abstract mesh among those of the context and not find
+    # them, so that each device is handed its place as an operand instead.
+    def placed(rank: Array, group: Array, *blocks: Array) -> tuple[Array, ...]:
+        return body(*blocks, place=(rank[0], group[0]))
+
+    assert layout.mesh is not None
+    groups = math.prod(layout.mesh.shape[axis] for axis in layout.others)
+    places = (PartitionSpec(layout.axes), PartitionSpec(layout.others))
+    with _context.tracing_on(layout):
+        ranks = jnp.arange(layout.ranks, dtype=jnp.int32), jnp.arange(groups, dtype=jnp.int32)
+        ranks = tuple(reshard(layout, x, spec) for x, spec in zip(ranks, places, strict=True))
+        return mapped(placed, in_specs=(*places, *ins))(*ranks, *arrays)
 
 
 def _run(
-    op: Operation,
-    count: int | None,
-    devices: Sequence[Any] | None,
-    r: Resolved,
-    params: dict[str, Any],
-    *arrays: Array,
+    op: Operation, target: Target, r: Resolved, params: dict[str, Any], *arrays: Array
 ) -> list[Array]:
-    """The program that stands for one call when it is compiled for `count` devices."""
+    """The program that stands for one call when it is compiled for `target`."""
     if r.layout.kind == "single":
         return list(op.block(r, _calls.context(r.layout, r.call_id), *arrays, **params))
-    if count == 1 or r.layout.mesh is None:
+    if target.count == 1 or r.layout.mesh is None:
         return list(op.one_device(r, *arrays, **params))
-    return list(_distributed(op, devices, r, arrays, params))
+    return list(_distributed(op, target, r, arrays, params))
 
 
 @functools.lru_cache(maxsize=256)
@@ -118,9 +145,12 @@ def _define(name: str, op: Operation, abstract: Callable[..., Any], batch: Any) 
     def lowering(ctx: Any, *operands: Any, r: Resolved, **params: Any) -> Any:
         _native.require(r.layout.platform)
         axes = ctx.module_context.axis_context
-        count = getattr(axes, "num_devices", None)
-        devices = getattr(axes, "device_assignment", None)
-        program = functools.partial(_run, op, count, devices, r, params)
+        target = Target(
+            count=getattr(axes, "num_devices", None),
+            devices=getattr(axes, "device_assignment", None),
+            other_context=_context.lowered_elsewhere(r.layout),
+        )
+        program = functools.partial(_run, op, target, r, params)
         return mlir.lower_fun(program, multiple_results=True)(ctx, *operands)
 
     def impl(*arrays: Any, **params: Any) -> Any:

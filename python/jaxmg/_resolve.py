@@ -2,14 +2,15 @@
 
 In this order: the caller's shard_map, ``mesh=``, a concrete array's sharding, the sharding in a
 type, the mesh in a type, the context mesh, one device. The matrix is asked before the right-hand
-side. A wrong guess of the axes costs a re-distribution, never a wrong result. Mesh axes that the
-matrix leaves unused are added, so that all devices take part.
+side, and a mesh that is empty, or lacks an axis that the caller's spec names, is passed over. A
+wrong guess of the axes costs a re-distribution, never a wrong result. Mesh axes that the matrix
+leaves unused are added, so that all devices take part.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import jax
@@ -99,26 +100,45 @@ def _distributed(mesh: AnyMesh, wanted: tuple[str, ...], rows: tuple[str, ...], 
     return layout
 
 
+def _misfit(argument: str, spec: Any, mesh: AnyMesh) -> ValueError:
+    unknown = [name for name in split_axes(spec) if name not in mesh.axis_names]
+    return ValueError(
+        f"{argument}: {spec} names the axes {unknown}, the mesh has {tuple(mesh.axis_names)}."
+    )
+
+
 def distributed(mesh: AnyMesh, spec: PartitionSpec | None, n: int, argument: str) -> Layout:
     """The layout of an n x n matrix on a mesh, with the spec as a wish."""
     wanted = () if spec is None else split_axes(spec)
     rows = () if spec is None or not len(spec) else axis_names(spec[0])
     unknown = [name for name in wanted if name not in mesh.axis_names]
     if unknown:
-        raise ValueError(
-            f"{argument}: {spec} names the axes {unknown}, the mesh has {tuple(mesh.axis_names)}."
-        )
+        raise _misfit(argument, spec, mesh)
     return _distributed(mesh, wanted, rows, n)
 
 
-def _from_array(x: Any, spec: PartitionSpec | None, n: int, matrix: bool) -> Layout | None:
+def _named_sharding(x: Any) -> NamedSharding | None:
     """What a concrete array or the type of a traced one tells."""
-    sharding = x.sharding if is_concrete(x) else getattr(jax.typeof(x), "sharding", None)
-    if not isinstance(sharding, NamedSharding) or sharding.mesh.empty:
+    if not isinstance(x, jax.Array):
         return None
-    if spec is None:
-        spec = sharding.spec if matrix else PartitionSpec()
-    return distributed(sharding.mesh, spec, n, "in_specs")
+    sharding = x.sharding if is_concrete(x) else getattr(jax.typeof(x), "sharding", None)
+    return sharding if isinstance(sharding, NamedSharding) else None
+
+
+def _candidates(
+    a: Any, b: Any, mesh: AnyMesh | None, context: AbstractMesh
+) -> Iterator[tuple[AnyMesh, PartitionSpec | None]]:
+    """Meshes that could be meant, the likeliest first, and what the matrix itself tells of axes."""
+    own = _named_sharding(a)
+    if mesh is not None:
+        same = own is not None and own.mesh == mesh and is_concrete(a)
+        yield mesh, own.spec if own is not None and same else None
+    if own is not None:
+        yield own.mesh, own.spec
+    right = _named_sharding(b)
+    if right is not None:
+        yield right.mesh, PartitionSpec()
+    yield context, None
 
 
 def resolve(
@@ -146,18 +166,15 @@ def resolve(
         from ._manual import manual_layout
 
         return manual_layout(context, manual, a, n, spec, padded_to)
-    if mesh is not None:
-        own = a.sharding if is_concrete(a) else None
-        if spec is None and isinstance(own, NamedSharding) and own.mesh == mesh:
-            spec = own.spec
-        return distributed(mesh, spec, n, "in_specs")
-    for array, matrix in ((a, True), (b, False)):
-        if isinstance(array, jax.Array):
-            layout = _from_array(array, spec, n, matrix)
-            if layout is not None:
-                return layout
-    if not context.empty:
-        return distributed(context, spec, n, "in_specs")
+    misfit = None
+    for candidate, known in _candidates(a, b, mesh, context):
+        if candidate.empty:
+            continue
+        if spec is None or set(split_axes(spec)) <= set(candidate.axis_names):
+            return distributed(candidate, known if spec is None else spec, n, "in_specs")
+        misfit = candidate if misfit is None else misfit
+    if misfit is not None:
+        raise _misfit("in_specs", spec, misfit)
     if is_concrete(a) and len(a.sharding.device_set) > 1:
         raise ValueError(
             f"a: its sharding {a.sharding} over {len(a.sharding.device_set)} devices names no "
@@ -188,12 +205,8 @@ def rhs_spec(b: Any, given: PartitionSpec | None, layout: Layout) -> PartitionSp
         return None
     assert layout.mesh is not None
     if given is not None:
-        unknown = [name for name in split_axes(given) if name not in layout.mesh.axis_names]
-        if unknown:
-            raise ValueError(
-                f"in_specs: {given} names the axes {unknown}, the mesh has "
-                f"{tuple(layout.mesh.axis_names)}."
-            )
+        if not set(split_axes(given)) <= set(layout.mesh.axis_names):
+            raise _misfit("in_specs", given, layout.mesh)
         found = given
     else:
         if not isinstance(b, jax.Array):

@@ -15,6 +15,7 @@ from jax import Array
 from jax.sharding import NamedSharding
 
 from ._arguments import cast, check_tile, common_dtype, host_or_device, place_matrix, release
+from ._context import calling_on
 from ._layout import AnyMesh, Layout, Resolved
 from ._operands import constrain_rows, on_mesh, pad_rows, reshard
 from ._potrs import Specs, without_local_padding
@@ -53,7 +54,7 @@ def _move(
     r: Resolved, local_rows: int, a: Any, *, inverse: bool, donate: bool, given: Any
 ) -> Array:
     donate = donate and is_concrete(a)
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), calling_on(r.layout):
         warnings.filterwarnings("ignore", message="Some donated buffers were not usable")
         out: Array = _JITS[inverse, donate](r, local_rows, a)
     if donate:

@@ -11,7 +11,9 @@ from jax import Array
 
 from . import _cholesky
 from ._arguments import check_tile, host_or_device, precision_of
+from ._context import calling_on
 from ._layout import AnyMesh
+from ._potri import run_inverse
 from ._potrs import Specs, prepare, replace_call, run
 from ._resolve import check_mesh, check_specs, manual_axes
 
@@ -77,7 +79,8 @@ def potrs_shardmap_ctx(
         precision=precision_of(None),
     )
     call = replace_call(call, want_status=True, want_logdet=return_logdet, keep_work=not inside)
-    out = run(call, a, b)
+    with calling_on(call.r.layout):
+        out = run(call, a, b)
     results = [] if inside else [out.work]
     results.append(out.x)
     if return_logdet:
@@ -113,7 +116,7 @@ def potri_shardmap_ctx(
         mesh = None
     a = host_or_device(a, "a")
     columns = a.shape[1] if a.ndim == 2 else 0
-    call, a, b = prepare(
+    call, a, _ = prepare(
         "potri_shardmap_ctx",
         a,
         np.zeros((columns, 0), a.dtype),
@@ -125,7 +128,7 @@ def potri_shardmap_ctx(
         n=n,
         precision=precision_of(None),
     )
-    out = run(replace_call(call, want_status=True, want_inverse=True), a, b)
+    out = run_inverse(replace_call(call, want_status=True, want_inverse=True), a)
     return out.inverse, _cholesky.status(out.info).reshape(1)
 
 

@@ -145,7 +145,7 @@ def test_results_are_nan_on_every_device(mesh):
     a = np.eye(16)
     a[3, 3] = -1
     x = jaxmg.potrs(put(a, mesh, "x", None), np.ones((16, 2)))
-    assert len(x.addressable_shards) == 8
+    assert len(x.addressable_shards) == len(jax.devices())
     for shard in x.addressable_shards:
         assert np.isnan(np.asarray(shard.data)).all()
     b = put(np.ones((16, 2)), mesh, "x", None)
