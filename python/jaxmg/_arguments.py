@@ -173,8 +173,12 @@ def _check_devices(x: Any, name: str, mesh: Mesh) -> None:
 
 
 def release(given: Any) -> None:
-    """Deletes an array that the caller gave away, also if a copy of it was worked on."""
-    if is_concrete(given) and not given.is_deleted():
+    """Deletes an array that the caller gave away, also if a copy of it was worked on.
+
+    One that JAX took as donated is deleted once more: only then does JAX refuse it by a message
+    wherever it is used. A program that was compiled before would crash (jax 0.10).
+    """
+    if is_concrete(given):
         given.delete()
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from jax import Array
 
 from . import _cholesky, errors
-from ._arguments import check_backend, check_tile, host_or_device, precision_of
+from ._arguments import check_backend, check_tile, host_or_device, precision_of, release
 from ._context import calling_on
 from ._layout import AnyMesh
 from ._memory import check_memory
@@ -39,8 +39,7 @@ def _in_place(call: Call, a: Array) -> Results:
         # A matrix that must be moved or padded first cannot be overwritten; it is only freed.
         warnings.filterwarnings("ignore", message="Some donated buffers were not usable")
         out: Results = _run_donating(call, a)
-    if not a.is_deleted():
-        a.delete()
+    release(a)
     return out
 
 

@@ -193,8 +193,7 @@ def _run_in_place(call: Call, a: Array, b: Array) -> Results:
         r = dataclasses.replace(call.r, exposed=True)
         out = _run_donating(dataclasses.replace(call, r=r, keep_work=True), a, b)
     out.work = None
-    if not a.is_deleted():
-        a.delete()
+    release(a)
     return out
 
 

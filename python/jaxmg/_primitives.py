@@ -118,8 +118,8 @@ def _distributed(
     places = (PartitionSpec(layout.axes), PartitionSpec(layout.others))
     with _context.tracing_on(layout):
         ranks = jnp.arange(layout.ranks, dtype=jnp.int32), jnp.arange(groups, dtype=jnp.int32)
-        ranks = tuple(reshard(layout, x, spec) for x, spec in zip(ranks, places, strict=True))
-        return mapped(placed, in_specs=(*places, *ins))(*ranks, *arrays)
+        split = [reshard(layout, x, spec) for x, spec in zip(ranks, places, strict=True)]
+        return mapped(placed, in_specs=(*places, *ins))(*split, *arrays)
 
 
 def _run(

@@ -286,6 +286,13 @@ void cholesky_factor(Rank<Device>& rank, Triangle valid, T* a, T* saved_diagonal
   auto& lane = rank.lanes.update;
   const Distribution dist = rank.plan.distribution();
   Device::reset(lane, info);
+  // Places of aux that no tile covers are seen by users all the same, and by checks for NaN.
+  const Size nb2 = dist.tile_size() * dist.tile_size();
+  const Size places = aux_count(dist.size(), rank.comm.size(), dist.tile_size()) / 2 / nb2;
+  Device::template fill<T>(lane, nb2, places, T(0), T(0), saved_diagonal, nb2);
+  if (tile_inverse != nullptr) {
+    Device::template fill<T>(lane, nb2, places, T(0), T(0), tile_inverse, nb2);
+  }
   if (valid != Triangle::whole) {
     mirror_triangle<Device, T>(rank, dist, valid == Triangle::lower ? Uplo::lower : Uplo::upper, a);
   }

@@ -65,8 +65,7 @@ class Communicator {
 
   // data <- sum, minimum or maximum over ranks of data, on every rank (all_reduce) or on root.
   virtual Ticket all_reduce(Lane& lane, void* data, Size count, DType type, Reduction op) = 0;
-  virtual Ticket reduce(Lane& lane, void* data, Size count, DType type, Reduction op,
-                        int root) = 0;
+  virtual Ticket reduce(Lane& lane, void* data, Size count, DType type, Reduction op, int root) = 0;
 
   // out <- this rank's block of the reduction; in holds size() blocks of `count` elements.
   virtual Ticket reduce_scatter(Lane& lane, const void* in, void* out, Size count, DType type,
@@ -78,8 +77,8 @@ class Communicator {
   // Block r of `in` (send_counts[r] elements at send_offsets[r]) goes to rank r.
   virtual Ticket all_to_all_v(Lane& lane, const void* in, std::span<const Size> send_counts,
                               std::span<const Size> send_offsets, void* out,
-                              std::span<const Size> recv_counts,
-                              std::span<const Size> recv_offsets, DType type) = 0;
+                              std::span<const Size> recv_counts, std::span<const Size> recv_offsets,
+                              DType type) = 0;
 
   // All sends and receives as one operation; the i-th send from a to b meets the i-th receive at b
   // from a. Only the ranks named take part, but every rank makes the call.

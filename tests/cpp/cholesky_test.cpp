@@ -67,8 +67,9 @@ struct Run {
   template <class Program>
   void each_rank(const Plan& plan, Program program) {
     run_ranks(ranks, [&](Communicator<Cpu>& comm, tile::CpuLanes& lanes) {
-      std::vector<std::byte> scratch(static_cast<std::size_t>(plan.scratch_bytes()));
-      std::memset(scratch.data(), 0xff, scratch.size());  // NaN, whatever the type
+      // NaN, whatever the type.
+      std::vector<std::byte> scratch(static_cast<std::size_t>(plan.scratch_bytes()),
+                                     std::byte{0xff});
       Observer observer;
       Rank<Cpu> rank{comm, lanes, plan, Workspace(plan, scratch.data()), observer};
       program(rank, static_cast<std::size_t>(comm.rank()));

@@ -216,7 +216,7 @@ def test_triangle_that_is_not_read_may_hold_anything(lower, dtype, mesh):
 def test_very_large_and_very_small_numbers(dtype):
     """Finite, positive definite input must not be called anything else."""
     limits = np.finfo(dtype)
-    for scale in (float(limits.max) / 40, float(limits.tiny) * 1e6):
+    for scale in (float(limits.max) / 40, 100 * float(limits.tiny / limits.eps)):
         a = (np.eye(32) + 0.01 * (spd(32) - 4.5 * np.eye(32))).astype(dtype) * scale
         a = a.astype(dtype)
         b = general(32, 1, dtype)

@@ -27,9 +27,9 @@ def mixed(first, second):
     return Mesh(devices, ("x", "y"), axis_types=(first, second))
 
 
-def solved(mesh, spec, wrap, context=None, **options):
+def solved(own, spec, wrap, context=None, **options):
     """Solves with A on a mesh; the result has been checked."""
-    placed, right = put(A, mesh, *spec), put(B, mesh)
+    placed, right = put(A, own, *spec), put(B, own)
     with jax.set_mesh(context) if context is not None else contextlib.nullcontext():
         x = wrap(lambda a, b: jaxmg.potrs(a, b, **options))(placed, right)
     assert_solved(A, x, B)
@@ -98,8 +98,8 @@ def test_context_with_other_devices():
         solved(own, ("a", None), lambda f: f, context)
         with jax.set_mesh(context):
             placed = put(A, own, "a", None)
-            gradient = jaxmg.linalg.cho_factor(placed).logdet()
-            assert float(gradient) == pytest.approx(np.linalg.slogdet(A)[1])
+            logdet = jaxmg.linalg.cho_factor(placed).logdet()
+            assert float(logdet) == pytest.approx(np.linalg.slogdet(A)[1])
             assert_solved(A, jaxmg.linalg.cho_factor(placed).solve(B), B)
 
 

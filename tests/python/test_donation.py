@@ -1,0 +1,156 @@
+"""The caller's matrix is kept bit by bit unless it is given away, and then its memory is reused."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec as P
+
+import jaxmg
+from matrices import DTYPES, general, spd
+from meshes import AUTO, EXPLICIT, grid, line, put
+from residuals import assert_solved, relative
+
+N = 64
+
+
+def buffers(x):
+    return {shard.data.unsafe_buffer_pointer() for shard in x.addressable_shards}
+
+
+def made(a, mesh, *spec):
+    """`a` in memory of a program: what NumPy shares could not be reused."""
+    return jax.jit(lambda x: x + 0)(put(a, mesh, *spec))
+
+
+CALLS = {
+    "potrs": jaxmg.potrs,
+    "triangle": lambda a, b: jaxmg.potrs(a, b, lower=True),
+    "all results": lambda a, b: jaxmg.potrs(a, b, return_logdet=True, return_status=True),
+    "potri": lambda a, b: jaxmg.potri(a),
+    "context form": lambda a, b: jaxmg.potrs_shardmap_ctx(a, b, 8),
+    "factor": lambda a, b: jaxmg.linalg.cho_factor(a).solve(b),
+    "logdet": lambda a, b: jaxmg.linalg.logdet(a),
+    "gradient": jax.grad(lambda a, b: jaxmg.potrs(a, b).sum()),
+    "cyclic": lambda a, b: jaxmg.cyclic_1d(a, 2),
+}
+
+
+@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize("kind", [AUTO, EXPLICIT], ids=["auto", "explicit"])
+def test_matrix_is_kept(kind, call, mesh):
+    a, b = spd(N), general(N, 2)
+    mesh = line(8, kind=kind)
+    placed, right = made(a, mesh, "x", None), made(b, mesh)
+    for function in (CALLS[call], jax.jit(CALLS[call])):
+        for _ in range(2):
+            jax.block_until_ready(function(placed, right))
+    assert (np.asarray(placed) == a).all()
+    assert (np.asarray(right) == b).all()
+
+
+def test_matrix_is_kept_in_loops(mesh):
+    a, b = spd(N), general(N, 2)
+    placed = made(a, mesh, "x", None)
+    loop = jax.jit(lambda a, b: lax.fori_loop(0, 5, lambda _, x: jaxmg.potrs(a, x), b))
+    first = np.asarray(loop(placed, b))
+    for _ in range(3):
+        assert (np.asarray(loop(placed, b)) == first).all()
+    assert (np.asarray(placed) == a).all()
+    expected = b
+    for _ in range(5):
+        expected = np.linalg.solve(a, expected)
+    assert relative(first, expected) < 1e-11
+
+
+def test_matrix_that_is_used_again_in_the_program_is_kept(mesh):
+    a, b = spd(N), general(N, 2)
+
+    @jax.jit
+    def solve_and_check(a, b):
+        a = a * 2.0
+        x = jaxmg.potrs(a, b)
+        return x, a @ x - b
+
+    x, rest = solve_and_check(put(a, mesh, "x", None), b)
+    assert_solved(2 * a, x, b)
+    assert float(jnp.max(jnp.abs(rest))) < 1e-10
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("kind", [AUTO, EXPLICIT], ids=["auto", "explicit"])
+def test_donated_matrix(kind, dtype):
+    mesh = line(8, kind=kind)
+    a, b = spd(N, dtype), general(N, 2, dtype)
+    placed, right = made(a, mesh, "x", None), put(b, mesh)
+    x, status = jaxmg.potrs(placed, right, donate=True, return_status=True)
+    assert_solved(a, x, b)
+    assert int(status) == 0
+    assert placed.is_deleted()
+    assert not right.is_deleted()
+    with pytest.raises(RuntimeError, match="deleted"):
+        placed + 1
+
+
+def test_donated_matrices_that_must_be_moved():
+    mesh = grid(4, 2)
+    a, b = spd(N), general(N, 2)
+    for spec in [(None, "x"), ("x", "y"), ("x", None), ()]:
+        placed = made(a, mesh, *spec)
+        assert_solved(a, jaxmg.potrs(placed, b, donate=True), b)
+        assert placed.is_deleted()
+
+
+def test_buffer_of_a_matrix_donated_under_jit(mesh):
+    """Returned in the place of A, the work buffer is that of A."""
+    a, b = spd(N), general(N, 2)
+    solve = jax.jit(lambda a, b: jaxmg.potrs_shardmap_ctx(a, b)[:2], donate_argnums=0)
+    placed = made(a, mesh, "x", None)
+    before = buffers(placed)
+    work, x = solve(placed, b)
+    assert_solved(a, x, b)
+    assert placed.is_deleted()
+    assert buffers(work) == before
+    factor = jax.jit(jaxmg.linalg.cho_factor, donate_argnums=0)
+    placed = made(a, mesh, "x", None)
+    made_of = factor(placed)
+    assert_solved(a, made_of.solve(b), b)
+
+
+def test_donated_through_shard_map(mesh):
+    a, b = spd(1024), general(1024, 1)
+    rows, whole = P("x", None), P()
+
+    def body(a, b):
+        x, status = jaxmg.potrs_shardmap_ctx(a, b)
+        return x, status
+
+    call = jax.shard_map(
+        body, mesh=mesh, in_specs=(rows, whole), out_specs=(whole, P(None)), check_vma=False
+    )
+
+    def solve(a, b):
+        return call(a * 1.0 + jnp.eye(1024), b)  # an intermediate: dead after the call
+
+    arguments = (
+        jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=NamedSharding(mesh, rows)),
+        jax.ShapeDtypeStruct(b.shape, b.dtype, sharding=NamedSharding(mesh, whole)),
+    )
+    program = jax.jit(solve).lower(*arguments).compile()
+    shard = 1024 * 1024 * 8 / mesh.size
+    assert program.memory_analysis().temp_size_in_bytes < 1.4 * shard
+    x, status = program(put(a, mesh, "x", None), put(b, mesh))
+    assert_solved(a + np.eye(1024), x, b)
+    assert int(status[0]) == 0
+
+
+def test_matrix_as_its_own_right_hand_side(mesh):
+    a = spd(N)
+    for function in (jaxmg.potrs, jax.jit(jaxmg.potrs)):
+        placed = made(a, mesh, "x", None)
+        assert relative(function(placed, placed), np.eye(N)) < 1e-12
+        assert (np.asarray(placed) == a).all()
+    placed = made(a, mesh, "x", None)
+    assert relative(jaxmg.potrs(placed, placed, donate=True), np.eye(N)) < 1e-12

@@ -1,0 +1,110 @@
+"""Programs that are kept: compiled ahead, exported, serialised, cached on disk."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec as P
+
+import child
+import jaxmg
+from jaxmg import _native
+from matrices import general, spd
+from meshes import EXPLICIT, line, put
+from residuals import assert_solved, relative
+
+N = 16
+A, B = spd(N), general(N, 2)
+
+
+def objective(a, b):
+    x, logdet = jaxmg.potrs(a, b, return_logdet=True)
+    return jnp.sum(jnp.sin(x)) + logdet
+
+
+def shapes(mesh):
+    return (
+        jax.ShapeDtypeStruct((N, N), A.dtype, sharding=NamedSharding(mesh, P("x", None))),
+        jax.ShapeDtypeStruct((N, 2), B.dtype, sharding=NamedSharding(mesh, P())),
+    )
+
+
+@pytest.mark.parametrize("kind", [None, EXPLICIT], ids=["auto", "explicit"])
+def test_compiled_ahead_of_time(kind):
+    mesh = line(8) if kind is None else line(8, kind=kind)
+    gradient = jax.jit(jax.value_and_grad(objective)).lower(*shapes(mesh)).compile()
+    for seed in range(2):
+        a = spd(N, seed=seed)
+        value, g = gradient(put(a, mesh, "x", None), put(B, mesh))
+        expected = jax.grad(lambda a: objective((a + a.T) / 2, B))(jnp.asarray(a))
+        assert relative(g, expected) < 1e-11
+        assert np.isfinite(float(value))
+    assert gradient.input_shardings[0][0].is_equivalent_to(NamedSharding(mesh, P("x", None)), 2)
+
+
+def exported(function, *arguments):
+    export = pytest.importorskip("jax.export")
+    pytest.importorskip("flatbuffers")
+    checks = [export.DisabledSafetyCheck.custom_call(name) for name in _native.TARGETS]
+    program = export.export(jax.jit(function), disabled_checks=checks)(*arguments)
+    return export.deserialize(program.serialize())
+
+
+def test_exported_value_gradient_and_batch():
+    mesh, other = line(8), line(8, name="other", order=[3, 1, 0, 2, 7, 4, 6, 5])
+    placed, right = put(A, other, "other", None), put(B, other)
+    value = exported(lambda a, b: jaxmg.potrs(a, b, return_status=True), *shapes(mesh))
+    x, status = jax.jit(value.call)(placed, right)
+    assert_solved(A, x, B)
+    assert int(status) == 0
+    assert int(value.call(put(-A, other, "other", None), right)[1]) == 1
+    g = exported(jax.grad(objective), *shapes(mesh)).call(placed, right)
+    assert relative(g, jax.grad(objective)(put(A, mesh, "x", None), B)) < 1e-12
+    columns = exported(jax.vmap(jaxmg.potrs, (None, 1), 1), *shapes(mesh))
+    assert_solved(A, columns.call(placed, right), B)
+
+
+def test_export_is_refused_in_one_sentence_without_a_word_from_the_user():
+    """JAX wants to be told that the targets of the calls will still be there."""
+    export = pytest.importorskip("jax.export")
+    pytest.importorskip("flatbuffers")
+    with pytest.raises(ValueError, match="jaxmg_potrf"):
+        export.export(jax.jit(jaxmg.potrs))(*shapes(line(8))).serialize()
+
+
+def test_serialised_executable(mesh):
+    from jax.experimental import serialize_executable as kept
+
+    program = jax.jit(jaxmg.potrs).lower(*shapes(mesh)).compile()
+    again = kept.deserialize_and_load(*kept.serialize(program))
+    assert_solved(A, again(put(A, mesh, "x", None), put(B, mesh)), B)
+
+
+CACHED = """
+import sys
+hits = []
+jax.monitoring.register_event_listener(
+    lambda name, **_: hits.append(name) if name.endswith("/cache_hits") else None)
+jax.config.update("jax_compilation_cache_dir", sys.argv[1])
+jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
+mesh = line(4)
+a, b = spd(16), general(16, 2)
+f = jax.jit(jax.value_and_grad(lambda a, b: (jaxmg.potrs(a, b) ** 2).sum()))
+value, g = f(put(a, mesh, "x", None), put(b, mesh))
+before = len(hits)
+x = jaxmg.potrs(put(a, mesh, "x", None), put(b, mesh))
+assert_solved(a, x, b)
+failing = jaxmg.potrs(put(-a, mesh, "x", None), put(b, mesh), return_status=True)[1]
+assert int(failing) == 1
+print("hits", before, len(hits), float(value))
+"""
+
+
+def test_cache_on_disk(tmp_path):
+    first = child.run(CACHED, tmp_path).split()[-3:]
+    second = child.run(CACHED, tmp_path).split()[-3:]
+    assert int(second[0]) > int(first[0])
+    assert int(second[1]) > int(second[0])
+    assert float(first[2]) == float(second[2])
