@@ -133,11 +133,14 @@ def potri_shardmap_ctx(
 
 
 def potri_symmetrize(a: Any) -> Any:
-    """The Hermitian matrix of which the lower triangle of `a` holds one half.
+    """The Hermitian matrix of which the upper triangle of `a` holds one half.
 
     Package 0.0.9 needs it after ``potri_shardmap_ctx``; the inverses of this package are whole
-    already, and stay as they are.
+    already, and stay as they are. The result has the sharding of `a`.
     """
-    lower = jnp.tril(jnp.asarray(a))
-    upper = jnp.conj(jnp.swapaxes(jnp.tril(lower, -1), -1, -2))
-    return lower + upper
+    upper = jnp.triu(jnp.asarray(a))
+    lower = jnp.conj(jnp.swapaxes(jnp.triu(upper, 1), -1, -2))
+    kind = jax.typeof(upper).sharding
+    if any(entry is not None for entry in kind.spec):  # Explicit axes
+        lower = jax.sharding.reshard(lower, kind)
+    return upper + lower

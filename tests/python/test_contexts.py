@@ -10,9 +10,10 @@ from jax.sharding import AbstractMesh, Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 import jaxmg
+import reference
 from matrices import general, spd
 from meshes import AUTO, EXPLICIT, grid, line, need, put
-from residuals import assert_solved
+from residuals import assert_solved, relative
 from test_compile import compiled, largest_collective
 
 N = 16
@@ -118,6 +119,32 @@ def test_part_of_a_program_on_a_mesh_of_its_own():
 
     with jax.set_mesh(outer):
         assert_solved(A, program(put(A, outer, "s", None), put(B, outer)), B)
+
+
+@WRAPS
+@pytest.mark.parametrize("lower", [None, True, False])
+@pytest.mark.parametrize("spec", [("x", None), (None, "x"), ("x", "y"), ()], ids=str)
+def test_derivatives_where_shardings_are_types(spec, lower, wrap):
+    mesh = grid(4, 2, kind=EXPLICIT)
+
+    def value(function):
+        def f(a, b):
+            x, logdet = function(a, b)
+            return jnp.sum(jnp.sin(x)) + logdet
+
+        return f
+
+    mine = value(lambda a, b: jaxmg.potrs(a, b, lower=lower, return_logdet=True))
+    theirs = value(lambda a, b: reference.solve_logdet(a, b, lower))
+    with jax.set_mesh(mesh):
+        placed, right = put(A, mesh, *spec), put(B, mesh)
+        found, gradients = wrap(jax.value_and_grad(mine, (0, 1)))(placed, right)
+        _, slope = wrap(lambda a, b: jax.jvp(mine, (a, b), (a, b)))(placed, right)
+        assert jax.typeof(gradients[0]).sharding.spec == jax.typeof(placed).sharding.spec
+    expected, other = jax.value_and_grad(theirs, (0, 1))(A, B)
+    assert float(found) == pytest.approx(float(expected))
+    assert max(map(relative, gradients, other)) < 1e-12
+    assert float(slope) == pytest.approx(float(jax.jvp(theirs, (A, B), (A, B))[1]))
 
 
 # --- nothing of the size of the matrix moves --------------------------------------------------

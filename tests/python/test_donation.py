@@ -44,9 +44,10 @@ def test_matrix_is_kept(kind, call, mesh):
     a, b = spd(N), general(N, 2)
     mesh = line(8, kind=kind)
     placed, right = made(a, mesh, "x", None), made(b, mesh)
-    for function in (CALLS[call], jax.jit(CALLS[call])):
-        for _ in range(2):
-            jax.block_until_ready(function(placed, right))
+    with jax.set_mesh(mesh):  # of Explicit axes JAX itself wants that outside of jit
+        for function in (CALLS[call], jax.jit(CALLS[call])):
+            for _ in range(2):
+                jax.block_until_ready(function(placed, right))
     assert (np.asarray(placed) == a).all()
     assert (np.asarray(right) == b).all()
 
@@ -92,6 +93,32 @@ def test_donated_matrix(kind, dtype):
     assert not right.is_deleted()
     with pytest.raises(RuntimeError, match="deleted"):
         placed + 1
+
+
+USES = {
+    "potrs": jaxmg.potrs,
+    "again": lambda a, b: jaxmg.potrs(a, b, donate=True),
+    "jit": jax.jit(jaxmg.potrs),
+    "program of the user": jax.jit(lambda a, b: a @ b),
+}
+
+
+@pytest.mark.parametrize("taken_by", ["potrs", "potri", "cho_factor"])
+@pytest.mark.parametrize("use", USES)
+def test_use_of_a_donated_matrix(use, taken_by, mesh):
+    """JAX's own message, also from programs that were compiled before."""
+    a, b = put(spd(N), mesh, "x", None), put(general(N, 2), mesh)
+    other = made(spd(N, seed=1), mesh, "x", None)
+    for _ in range(2):
+        jax.block_until_ready(jaxmg.potrs(a, b) if use == "again" else USES[use](other, b))
+    take = {
+        "potrs": lambda: jaxmg.potrs(a, b, donate=True),
+        "potri": lambda: jaxmg.potri(a, donate=True),
+        "cho_factor": lambda: jaxmg.linalg.cho_factor(a, overwrite_a=True),
+    }
+    jax.block_until_ready(take[taken_by]())
+    with pytest.raises(RuntimeError, match="deleted"):
+        USES[use](a, b)
 
 
 def test_donated_matrices_that_must_be_moved():
