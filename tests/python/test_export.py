@@ -71,6 +71,12 @@ def test_export_is_refused_in_one_sentence_without_a_word_from_the_user():
         export.export(jax.jit(jaxmg.potrs))(*shapes(line(8))).serialize()
 
 
+def test_export_of_a_status_is_refused_in_one_sentence():
+    """It holds a check for checkify."""
+    with pytest.raises(NotImplementedError, match="ErrorEffect"):
+        exported(lambda a, b: jaxmg.potrs(a, b, return_status=True), *shapes(line(8)))
+
+
 def test_serialised_executable(mesh):
     from jax.experimental import serialize_executable as kept
 
