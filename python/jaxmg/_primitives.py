@@ -28,6 +28,7 @@ from . import _calls, _context, _native
 from ._batching import batch_factor_operation, batch_potrs
 from ._layout import Layout, Resolved
 from ._operands import is_split, pad_rows, reshard
+from ._resolve import axis_names
 from .errors import BackendUnavailableError
 
 Specs = tuple[PartitionSpec, ...]
@@ -189,9 +190,12 @@ def _vector(layout: Layout) -> PartitionSpec:
 def _factor_types(a: Any, *, r: Resolved) -> list[Any]:
     rows, vector = _rows(r.layout), _vector(r.layout)
     if not (r.exposed and is_split(a.sharding.spec)):
-        # Within one program the type of a factor decides nothing, and showing no axes lets vmap
-        # put those of a batch there. The data lie on the ranks all the same.
-        rows = vector = REPLICATED
+        # Within one program the data lie on the ranks whatever the type of a factor shows; where
+        # programs meet (a derivative keeps the factor) they are moved to what it shows. Axes that
+        # split A itself are shown, others are not, since vmap may put those of a batch there.
+        shown = {name for entry in tuple(a.sharding.spec) for name in axis_names(entry)}
+        own = tuple(name for name in r.layout.axes if name in shown)
+        rows, vector = PartitionSpec(own or None, None), PartitionSpec(own or None)
     return [
         _typed(a, r.layout, (r.padded_rows, r.n), a.dtype, rows),
         _typed(a, r.layout, (r.aux_count * r.layout.ranks,), a.dtype, vector),

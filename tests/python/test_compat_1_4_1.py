@@ -89,8 +89,8 @@ def test_donation_in_the_callers_jit(placement):
     solve = jax.jit(lambda a, b: jaxmg.potrs_shardmap_ctx(a, b, T_A), donate_argnums=(0,))
     _, x, _ = solve(placed, right)
     assert_solved(a, x, b)
-    if placement[1] == P("x", "y"):  # as much of A on each device as of the work buffer
-        assert placed.is_deleted()
+    if placement[0].axis_names == ("x",) and placement[1] == P("x", None):
+        assert placed.is_deleted()  # otherwise rows have to be moved, and JAX may keep A
 
 
 def test_results_of_a_failure_are_nan(placement):

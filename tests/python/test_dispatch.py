@@ -93,8 +93,9 @@ def test_settings_of_jax_are_a_part_of_a_call(mesh):
     with jax.set_mesh(line(4)):
         inside = signature(a, b, ())
         assert inside != plain
-    with jax.set_mesh(line(4, order=[4, 5, 6, 7])):
-        assert signature(a, b, ()) not in (plain, inside)
+    if hasattr(jax.sharding, "get_mesh"):  # else nothing depends on the devices of the context
+        with jax.set_mesh(line(4, order=[4, 5, 6, 7])):
+            assert signature(a, b, ()) not in (plain, inside)
     assert signature(a, b, (1,)) != signature(a, b, (True,))
     assert signature(a, b, ([P("x")],)) is None
     assert signature(np.asarray(a), b, ()) is None
