@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import warnings
+from collections.abc import Iterator
 from typing import Any
 
 import jax
@@ -180,6 +182,17 @@ def release(given: Any) -> None:
     """
     if is_concrete(given):
         given.delete()
+
+
+@contextlib.contextmanager
+def giving_away(*given: Any) -> Iterator[None]:
+    """Around a call that may take over the buffers of arrays, which are gone afterwards."""
+    with warnings.catch_warnings():
+        # A matrix that must be moved or padded first cannot be overwritten; it is only freed.
+        warnings.filterwarnings("ignore", message="Some donated buffers were not usable")
+        yield
+    for x in given:
+        release(x)
 
 
 def place_matrix(a: Any, layout: Layout, n: int) -> Any:

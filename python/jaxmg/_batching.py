@@ -54,10 +54,10 @@ def _join(inner: Sequence[Array], outer: Sequence[Array], batched: Sequence[bool
     return [next(ins) if is_in else next(outs) for is_in in batched]
 
 
-def _in_turn(call: Callable[..., Any], arrays: Sequence[Array], batched: Sequence[bool]) -> Any:
+def in_turn(call: Callable[..., Any], arrays: Sequence[Array], batched: Sequence[bool]) -> Any:
     """One call after the other, each on all devices."""
     inner, outer = _split(arrays, batched)
-    return lax.map(lambda xs: list(call(*_join(xs, outer, batched))), inner)
+    return lax.map(lambda xs: call(*_join(xs, outer, batched)), inner)
 
 
 def _spread(
@@ -111,7 +111,7 @@ def batch_factor_operation(
     if axes:
         results = _spread(lambda *xs: one_device(r, *xs, **params), r, axes, arrays, batched)
     else:
-        results = _in_turn(lambda *xs: primitive.bind(*xs, r=r, **params), arrays, batched)
+        results = in_turn(lambda *xs: primitive.bind(*xs, r=r, **params), arrays, batched)
     return results, [0] * len(results)
 
 

@@ -9,7 +9,7 @@ differentiates a foreign call.
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -70,6 +70,9 @@ def locate(r: Resolved, f: Factor) -> Factor:
 def status(info: Array) -> Array:
     """One number: 0, a position (> 0) or a kind (< 0)."""
     return jnp.where(info[..., 0] > 0, info[..., 1], info[..., 0])
+
+
+jitted_status: Callable[[Array], Array] = jax.jit(status)
 
 
 def _rows_over_devices(r: Resolved, a: Array) -> Array:

@@ -46,9 +46,6 @@ factorise_in_place: Callable[..., Factor] = on_own_mesh(
 )
 
 
-_status: Callable[[Array], Array] = jax.jit(_cholesky.status)
-
-
 @on_own_mesh
 @functools.partial(jax.jit, static_argnums=(0, 1, 2))
 def _solve(r: Resolved, split: bool, spec: Any, a: Array | None, f: Factor, b: Array) -> Array:
@@ -143,7 +140,7 @@ class CholeskyFactor:
     @property
     def status(self) -> Array:
         """0, or the order of the first leading minor that is not positive definite, or a kind."""
-        return _status(self.parts.info)
+        return _cholesky.jitted_status(self.parts.info)
 
     @property
     def _batch_axes(self) -> int:

@@ -21,6 +21,7 @@ from jax.custom_batching import custom_vmap
 from jax.sharding import AbstractMesh, PartitionSpec
 
 from . import _calls
+from ._batching import in_turn
 from ._hermitian import transposed, valid_part, weight, weighted_triangle
 from ._layout import Layout, Resolved, platform_of
 from ._operands import pad_rows
@@ -109,23 +110,13 @@ def _all_axes(r: Resolved) -> tuple[str, ...]:
     return (*r.layout.axes, *r.layout.others)
 
 
-def _in_turn(call: Callable[..., Any], arrays: Sequence[Array], batched: Sequence[bool]) -> Any:
-    inner = [x for x, is_in in zip(arrays, batched, strict=True) if is_in]
-
-    def one(xs: list[Array]) -> Any:
-        rest = iter(xs)
-        return call(*(next(rest) if i else x for x, i in zip(arrays, batched, strict=True)))
-
-    return lax.map(one, inner)
-
-
 def _looped(function: Callable[..., Any], results: Any) -> Callable[..., Any]:
     """`function`, made to run once for each member of a batch under vmap."""
     call = custom_vmap(function)
 
     @call.def_vmap
     def rule(size: int, batched: Sequence[bool], *arrays: Array) -> Any:
-        return _in_turn(call, arrays, batched), results
+        return in_turn(call, arrays, batched), results
 
     return call
 
@@ -190,7 +181,7 @@ def _potrs(r: Resolved, replicated: bool) -> Callable[..., Any]:
     @call.def_vmap
     def rule(size: int, batched: Sequence[bool], *arrays: Array) -> Any:
         if any(batched[:3]):
-            return _in_turn(call, arrays, batched), True
+            return in_turn(call, arrays, batched), True
         work, aux, info, b = arrays
         b = jnp.moveaxis(b, 0, 1)
         rows, count, columns = b.shape

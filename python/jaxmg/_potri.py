@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import warnings
 from typing import Any
 
 import jax
@@ -12,7 +11,7 @@ import numpy as np
 from jax import Array
 
 from . import _cholesky, errors
-from ._arguments import check_backend, check_tile, host_or_device, precision_of, release
+from ._arguments import check_backend, check_tile, giving_away, host_or_device, precision_of
 from ._context import calling_on
 from ._layout import AnyMesh
 from ._memory import check_memory
@@ -33,14 +32,34 @@ run_inverse = jax.jit(_inverse_call, static_argnums=0)
 _run_donating = jax.jit(_inverse_call, static_argnums=0, donate_argnums=1)
 
 
-def _in_place(call: Call, a: Array) -> Results:
-    """Takes over the buffer of `a`, which is gone afterwards in any case."""
-    with warnings.catch_warnings():
-        # A matrix that must be moved or padded first cannot be overwritten; it is only freed.
-        warnings.filterwarnings("ignore", message="Some donated buffers were not usable")
-        out: Results = _run_donating(call, a)
-    release(a)
-    return out
+def prepare_inverse(
+    routine: str,
+    a: Any,
+    T_A: int | None,
+    *,
+    mesh: AnyMesh | None,
+    in_specs: Specs,
+    matrix_specs: Specs,
+    pad: bool,
+    lower: bool | None,
+    precision: Any,
+    n: int | None,
+) -> tuple[Call, Any]:
+    """Checks the operand of an inverse and works out the call and where the operand belongs."""
+    columns = a.shape[1] if a.ndim == 2 else 0
+    call, a, _ = prepare(
+        routine,
+        a,
+        np.zeros((columns, 0), a.dtype),
+        tile=check_tile(T_A),
+        mesh=check_mesh(mesh),
+        specs=check_specs(in_specs, matrix_specs),
+        pad=pad,
+        lower=lower,
+        n=n,
+        precision=precision_of(precision),
+    )
+    return dataclasses.replace(call, want_inverse=True), a
 
 
 def potri(
@@ -102,25 +121,30 @@ def potri(
         [[1.0, -1.0], [-1.0, 2.0]]
     """
     check_backend(backend)
+    given = a
     a = host_or_device(a, "a")
     columns = a.shape[1] if a.ndim == 2 else 0
-    call, a, _ = prepare(
+    call, a = prepare_inverse(
         "potri",
         a,
-        np.zeros((columns, 0), a.dtype),
-        tile=check_tile(T_A),
-        mesh=check_mesh(mesh),
-        specs=check_specs(in_specs, matrix_specs),
+        T_A,
+        mesh=mesh,
+        in_specs=in_specs,
+        matrix_specs=matrix_specs,
         pad=pad,
         lower=lower,
+        precision=precision,
         n=n,
-        precision=precision_of(precision),
     )
     eager = is_concrete(a)
     check_memory("potri", call.r, 1, in_place=donate or not eager)
-    call = dataclasses.replace(call, want_status=return_status or check, want_inverse=True)
+    call = dataclasses.replace(call, want_status=return_status or check)
     with calling_on(call.r.layout):
-        out = (_in_place if donate and eager else run_inverse)(call, a)
+        if donate and eager:
+            with giving_away(a, given):
+                out = _run_donating(call, a)
+        else:
+            out = run_inverse(call, a)
     if check and is_concrete(out.info):
         failure = errors.from_info(np.asarray(out.info).tolist(), "potri")
         if failure is not None:
@@ -130,5 +154,5 @@ def potri(
         # The rows that were added so that every device has as many.
         x = gathered(call.r.layout, x)[:columns]
     if return_status:
-        return x, _cholesky.status(out.info)
+        return x, _cholesky.jitted_status(out.info)
     return x

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import warnings
 from typing import Any
 
 import jax
@@ -21,6 +20,7 @@ from ._arguments import (
     check_rhs,
     check_tile,
     common_dtype,
+    giving_away,
     host_or_device,
     place_matrix,
     place_rhs,
@@ -93,12 +93,11 @@ def without_local_padding(layout: Layout, a: Array, local_rows: int) -> Array:
     return out
 
 
-def _report(want: bool, info: Array) -> None:
-    if want:
-        status = _cholesky.status(info)
-        checkify.debug_check(
-            status == 0, "potrs failed with status {status} (jaxmg.errors.explain)", status=status
-        )
+def _report(info: Array) -> None:
+    status = _cholesky.status(info)
+    checkify.debug_check(
+        status == 0, "potrs failed with status {status} (jaxmg.errors.explain)", status=status
+    )
 
 
 def _on_blocks(call: Call, a: Array, b: Array) -> Results:
@@ -161,7 +160,7 @@ def solve_call(call: Call, a: Array, b: Array) -> Results:
     else:
         out = _on_arrays(call, a, b)
     if call.want_status:
-        _report(True, out.info)
+        _report(out.info)
     out.x = out.x[:, 0] if vector else out.x
     return out
 
@@ -187,13 +186,10 @@ def _run_in_place(call: Call, a: Array, b: Array) -> Results:
         jax.block_until_ready(out.x)
         a.delete()
         return out
-    with warnings.catch_warnings():
-        # A matrix that must be moved or padded first cannot be overwritten; it is only freed.
-        warnings.filterwarnings("ignore", message="Some donated buffers were not usable")
-        r = dataclasses.replace(call.r, exposed=True)
-        out = _run_donating(dataclasses.replace(call, r=r, keep_work=True), a, b)
+    call = dataclasses.replace(call, r=dataclasses.replace(call.r, exposed=True), keep_work=True)
+    with giving_away(a):
+        out = _run_donating(call, a, b)
     out.work = None
-    release(a)
     return out
 
 
@@ -360,7 +356,9 @@ def potrs(
             n=n,
             precision=precision_of(precision),
         )
-        call = replace_call(call, want_status=return_status or check, want_logdet=return_logdet)
+        call = dataclasses.replace(
+            call, want_status=return_status or check, want_logdet=return_logdet
+        )
         in_place = donate or not (is_concrete(a) and is_concrete(b))
         small = check_memory("potrs", call.r, int(np.prod(b.shape[1:])), in_place=in_place)
         if small and a is given and b is right:  # operands that are where they belong
@@ -378,13 +376,5 @@ def potrs(
     if return_logdet:
         results.append(out.logdet)
     if return_status:
-        results.append(_status(out.info))
+        results.append(_cholesky.jitted_status(out.info))
     return results[0] if len(results) == 1 else tuple(results)
-
-
-_status = jax.jit(_cholesky.status)
-
-
-def replace_call(call: Call, **changes: Any) -> Call:
-    """A call that differs in what is given."""
-    return dataclasses.replace(call, **changes)

@@ -5,7 +5,6 @@ The solvers of this package do not: they number the rows in a block-cyclic way a
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import jax
@@ -14,7 +13,14 @@ import numpy as np
 from jax import Array
 from jax.sharding import NamedSharding
 
-from ._arguments import cast, check_tile, common_dtype, host_or_device, place_matrix, release
+from ._arguments import (
+    cast,
+    check_tile,
+    common_dtype,
+    giving_away,
+    host_or_device,
+    place_matrix,
+)
 from ._context import calling_on
 from ._layout import AnyMesh, Layout, Resolved
 from ._operands import constrain_rows, on_mesh, pad_rows, reshard
@@ -54,12 +60,8 @@ def _move(
     r: Resolved, local_rows: int, a: Any, *, inverse: bool, donate: bool, given: Any
 ) -> Array:
     donate = donate and is_concrete(a)
-    with warnings.catch_warnings(), calling_on(r.layout):
-        warnings.filterwarnings("ignore", message="Some donated buffers were not usable")
+    with giving_away(*([a, given] if donate else [])), calling_on(r.layout):
         out: Array = _JITS[inverse, donate](r, local_rows, a)
-    if donate:
-        release(a)
-        release(given)
     return out
 
 

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import Array
 
 from . import _cholesky
 from ._arguments import check_tile, host_or_device, precision_of
 from ._context import calling_on
 from ._layout import AnyMesh
-from ._potri import run_inverse
-from ._potrs import Specs, prepare, replace_call, run
+from ._potri import prepare_inverse, run_inverse
+from ._potrs import Specs, prepare, run
 from ._resolve import check_mesh, check_specs, manual_axes
 
 
@@ -78,7 +78,9 @@ def potrs_shardmap_ctx(
         exposed=not inside,
         precision=precision_of(None),
     )
-    call = replace_call(call, want_status=True, want_logdet=return_logdet, keep_work=not inside)
+    call = dataclasses.replace(
+        call, want_status=True, want_logdet=return_logdet, keep_work=not inside
+    )
     with calling_on(call.r.layout):
         out = run(call, a, b)
     results = [] if inside else [out.work]
@@ -114,21 +116,21 @@ def potri_shardmap_ctx(
     if isinstance(mesh, bool):
         pad = mesh
         mesh = None
-    a = host_or_device(a, "a")
-    columns = a.shape[1] if a.ndim == 2 else 0
-    call, a, _ = prepare(
+    call, a = prepare_inverse(
         "potri_shardmap_ctx",
-        a,
-        np.zeros((columns, 0), a.dtype),
-        tile=check_tile(T_A),
-        mesh=check_mesh(mesh),
-        specs=check_specs(in_specs, matrix_specs),
+        host_or_device(a, "a"),
+        T_A,
+        mesh=mesh,
+        in_specs=in_specs,
+        matrix_specs=matrix_specs,
         pad=pad,
         lower=lower,
+        precision=None,
         n=n,
-        precision=precision_of(None),
     )
-    out = run_inverse(replace_call(call, want_status=True, want_inverse=True), a)
+    call = dataclasses.replace(call, want_status=True)
+    with calling_on(call.r.layout):
+        out = run_inverse(call, a)
     return out.inverse, _cholesky.status(out.info).reshape(1)
 
 

@@ -13,11 +13,13 @@
 
 #include <algorithm>
 #include <array>
+#include <initializer_list>
 #include <optional>
 #include <span>
 #include <vector>
 
 #include "algo/block_runs.h"
+#include "algo/diagonal_tiles.h"
 #include "algo/hermitian_probe.h"
 #include "algo/mirror.h"
 #include "algo/rank.h"
@@ -88,6 +90,16 @@ class Cholesky {
 
   bool looks_ahead(Step k) const { return *k + 1 < dist_.steps() && owner(k + 1) == me_; }
 
+  // Events that have not been yet are none to wait for.
+  static void wait_for(typename Device::Lane& lane,
+                       std::initializer_list<std::optional<Event>> events) {
+    for (const auto& event : events) {
+      if (event) {
+        lane.wait(*event);
+      }
+    }
+  }
+
   // Later work of both lanes sees panel k, ready for updates. (A root's ticket would wait for all
   // readers.)
   void arrive(Step k) {
@@ -100,11 +112,7 @@ class Cholesky {
     } else {
       first.wait(slot.received);
     }
-    for (const auto& event : {slot.looked, slot.updated, before.updated}) {
-      if (event) {
-        first.wait(*event);
-      }
-    }
+    wait_for(first, {slot.looked, slot.updated, before.updated});
     panels_[parity(k)].prepare(first);
     lanes.update.wait(first.record());
   }
@@ -120,15 +128,7 @@ class Cholesky {
       // The buffer is about to be written: by me, or by the copy that brings the panel.
       auto& writer = mine ? lanes.panel : lanes.copy;
       writer.wait(slot.received);
-      if (slot.updated) {
-        writer.wait(*slot.updated);
-      }
-      if (slot.looked) {
-        writer.wait(*slot.looked);
-      }
-      if (slot.kept) {
-        writer.wait(*slot.kept);
-      }
+      wait_for(writer, {slot.updated, slot.looked, slot.kept});
     }
     panel.reshape(dist_.rows_from(k + 1), dist_.rows(tile));
     const int next = *k + 1 < dist_.steps() ? owner(k + 1) : -1;
@@ -255,27 +255,32 @@ class Cholesky {
 // a factorisation overwrites and cannot restore from the other half.
 template <class Device, class T>
 void save_diagonal_tiles(Rank<Device>& rank, const Distribution& dist, const T* a, T* saved) {
-  const int me = rank.comm.rank();
-  const Size nb = dist.tile_size();
-  for (LocalTile t(0); *t < dist.local_tiles(me); ++t) {
-    const Tile tile{me, t};
-    const T* diagonal = a + *dist.begin(t) * dist.size() + *dist.global_begin(tile);
-    Device::template copy<T>(rank.lanes.update, dist.rows(tile), dist.rows(tile), diagonal,
-                             dist.size(), saved + *t * nb * nb, nb);
-  }
+  for_each_diagonal_tile(dist, rank.comm.rank(), a, saved,
+                         [&](Tile tile, const T* diagonal, T* block) {
+                           const Size w = dist.rows(tile);
+                           Device::template copy<T>(rank.lanes.update, w, w, diagonal, dist.size(),
+                                                    block, dist.tile_size());
+                         });
 }
 
-// inverse <- inverses of the factor's diagonal tiles, where they have not been made on the way.
+// a <- its Cholesky factor in the plan's precision; inverse <- inverses of its diagonal tiles.
 template <class Device, class T>
-void invert_diagonal_tiles(Rank<Device>& rank, const Distribution& dist, const T* l, T* inverse) {
-  const int me = rank.comm.rank();
-  const Size nb = dist.tile_size();
-  for (LocalTile t(0); *t < dist.local_tiles(me); ++t) {
-    const Tile tile{me, t};
-    Device::template invert_lower<T>(rank.lanes.update, dist.rows(tile),
-                                     l + *dist.begin(t) * dist.size() + *dist.global_begin(tile),
-                                     dist.size(), inverse + *t * nb * nb, nb);
+void factor_tiles(Rank<Device>& rank, const Distribution& dist, T* a, T* inverse, Info* info) {
+  if constexpr (Device::template splits<T>) {
+    if (rank.plan.precision() == Precision::split) {
+      UnitDiagonal<Device, T> unit(rank, dist);
+      unit.scale(a);
+      Cholesky<Device, T, SplitPanel<Device, T>>(rank, dist, a, nullptr, info).run();
+      unit.unscale_factor(a);
+      for_each_diagonal_tile(
+          dist, rank.comm.rank(), a, inverse, [&](Tile tile, const T* diagonal, T* block) {
+            Device::template invert_lower<T>(rank.lanes.update, dist.rows(tile), diagonal,
+                                             dist.size(), block, dist.tile_size());
+          });
+      return;
+    }
   }
+  Cholesky<Device, T>(rank, dist, a, inverse, info).run();
 }
 
 // The whole of potrf: mirror the valid triangle if only one is valid, probe, factor, agree.
@@ -288,30 +293,15 @@ void cholesky_factor(Rank<Device>& rank, Triangle valid, T* a, T* saved_diagonal
   Device::reset(lane, info);
   // Places of aux that no tile covers are seen by users all the same, and by checks for NaN.
   const Size nb2 = dist.tile_size() * dist.tile_size();
-  const Size places = aux_count(dist.size(), rank.comm.size(), dist.tile_size()) / 2 / nb2;
-  Device::template fill<T>(lane, nb2, places, T(0), T(0), saved_diagonal, nb2);
-  if (tile_inverse != nullptr) {
-    Device::template fill<T>(lane, nb2, places, T(0), T(0), tile_inverse, nb2);
+  for (T* half : {saved_diagonal, tile_inverse}) {
+    Device::template fill<T>(lane, nb2, dist.capacity_tiles(), T(0), T(0), half, nb2);
   }
   if (valid != Triangle::whole) {
     mirror_triangle<Device, T>(rank, dist, valid == Triangle::lower ? Uplo::lower : Uplo::upper, a);
   }
   hermitian_probe<Device, T>(rank, dist, a, info);
   save_diagonal_tiles<Device, T>(rank, dist, a, saved_diagonal);
-  bool factored = false;
-  if constexpr (Device::template splits<T>) {
-    if (rank.plan.precision() == Precision::split) {
-      UnitDiagonal<Device, T> unit(rank, dist);
-      unit.scale(a);
-      Cholesky<Device, T, SplitPanel<Device, T>>(rank, dist, a, nullptr, info).run();
-      unit.unscale_factor(a);
-      invert_diagonal_tiles<Device, T>(rank, dist, a, tile_inverse);
-      factored = true;
-    }
-  }
-  if (!factored) {
-    Cholesky<Device, T>(rank, dist, a, tile_inverse, info).run();
-  }
+  factor_tiles<Device, T>(rank, dist, a, tile_inverse, info);
   Device::set_phase(lane, Phase::elimination_order, rank.comm.rank(), info);
   auto agreed = rank.comm.agree(lane, info);
   lane.wait(agreed);

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "algo/diagonal_tiles.h"
 #include "algo/rank.h"
 #include "algo/staging.h"
 #include "algo/tile_exchange.h"
@@ -133,14 +134,11 @@ template <class D, class T>
 void mirror_elimination(Rank<D>& rank, const Distribution& dist, const T* saved_diagonal, T* a) {
   const auto before = [&](Tile i, Tile j) { return dist.step(i) < dist.step(j); };
   mirror_tiles<D, T>(rank, dist, before, a);
-  const int me = rank.comm.rank();
-  const Size tile = dist.tile_size();
-  const Size ld = dist.size();
-  for (Size t = 0; t < dist.local_tiles(me); ++t) {
-    const Tile d{me, LocalTile(t)};
-    D::copy(rank.lanes.update, dist.rows(d), dist.rows(d), saved_diagonal + t * tile * tile, tile,
-            a + *dist.begin(d.local) * ld + *dist.global_begin(d), ld);
-  }
+  for_each_diagonal_tile(
+      dist, rank.comm.rank(), a, saved_diagonal, [&](Tile tile, T* diagonal, const T* saved) {
+        const Size w = dist.rows(tile);
+        D::copy(rank.lanes.update, w, w, saved, dist.tile_size(), diagonal, dist.size());
+      });
 }
 
 }  // namespace jaxmg

@@ -28,6 +28,11 @@ constexpr bool is_complex(DType t) {
   return t == DType::c64 || t == DType::c128;
 }
 
+// The type of real and imaginary parts.
+constexpr DType real_of(DType t) {
+  return t == DType::c64 ? DType::f32 : t == DType::c128 ? DType::f64 : t;
+}
+
 template <class T>
 struct TypeTraits;
 template <>

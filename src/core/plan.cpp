@@ -16,10 +16,6 @@ constexpr Size kMaxRhsBlock = 512;
 // Of n, nrhs, tile and columns: then no product of two of them, in bytes, exceeds 2^60.
 constexpr Size kLargest = Size{1} << 28;
 
-DType real_of(DType t) {
-  return t == DType::c64 ? DType::f32 : t == DType::c128 ? DType::f64 : t;
-}
-
 // Tile edges measured to be best; the trailing update's inner dimension is the tile.
 Size choose_tile(const PlanRequest& q) {
   const Size rows = std::max<Size>(1, ceil_div(q.n, q.ranks));

@@ -6,6 +6,7 @@
 
 #include "ffi/call.h"
 #include "ffi/engine.h"
+#include "ffi/outcome.h"
 
 namespace jaxmg {
 
@@ -76,6 +77,17 @@ std::int64_t jaxmg_plan(std::int32_t routine, std::int32_t dtype, std::int64_t n
     put(e.what(), out, capacity);
     return -1;
   }
+}
+
+void jaxmg_submit(const jaxmg_call* call) {
+  jaxmg::Outcome failure;
+  try {
+    jaxmg::submit(*call);
+    return;
+  } catch (...) {
+    failure = jaxmg::outcome_of_current_exception();
+  }
+  call->complete(call->token, failure.code, failure.message.c_str());
 }
 
 std::int64_t jaxmg_counter(const char* counter) {

@@ -201,19 +201,14 @@ void start(std::vector<std::unique_ptr<Part>> parts) {
   }
 }
 
-// Throws std::invalid_argument for what the device's peers find too.
+}  // namespace
+
 void submit(const jaxmg_call& call) {
   check_context_operand(call);
   Context context;
   std::memcpy(&context, call.arguments[0].data, sizeof context);
   check_context(call, context);
-  if (context.local_ranks != context.ranks) {
-    throw std::invalid_argument(target_name(call) + ": only " +
-                                std::to_string(context.local_ranks) + " of " +
-                                std::to_string(context.ranks) +
-                                " ranks are in this process; CPU devices of several processes are "
-                                "not supported");
-  }
+  check_one_process(call, context, "CPU devices");
   auto part = std::make_unique<Part>(call, context);
   Rendezvous::Party party;
   if (context.ranks == 1) {
@@ -227,8 +222,6 @@ void submit(const jaxmg_call& call) {
   }
 }
 
-}  // namespace
-
 Rendezvous& rendezvous() {
   static Rendezvous* const instance =
       new Rendezvous([](Rendezvous::Party party, const Outcome& why) {
@@ -238,17 +231,6 @@ Rendezvous& rendezvous() {
 }
 
 }  // namespace jaxmg
-
-void jaxmg_submit(const jaxmg_call* call) {
-  jaxmg::Outcome failure;
-  try {
-    jaxmg::submit(*call);
-    return;
-  } catch (...) {
-    failure = jaxmg::outcome_of_current_exception();
-  }
-  call->complete(call->token, failure.code, failure.message.c_str());
-}
 
 // On CPU a call site needs no memory but its identity.
 void* jaxmg_site_create() {

@@ -249,23 +249,17 @@ class RankCall {
   void* scratch_ = nullptr;
 };
 
+}  // namespace
+
 void submit(const jaxmg_call& call) {
   check_context_operand(call);
   const tile::DeviceGuard guard(call.device_ordinal);
   const Context context = static_cast<Site*>(call.site)->context(call);
-  if (context.local_ranks != context.ranks) {
-    throw std::invalid_argument(target_name(call) + ": only " +
-                                std::to_string(context.local_ranks) + " of " +
-                                std::to_string(context.ranks) +
-                                " ranks are in this process; GPUs of several processes are not "
-                                "supported");
-  }
+  check_one_process(call, context, "GPUs");
   const CallKind kind = call_kind(call, context, Platform::cuda);
   const std::shared_ptr<Team> team = meet(call, context, kind);
   RankCall(call, context, *team).run();
 }
-
-}  // namespace
 
 Rendezvous& rendezvous() {
   static Rendezvous* const instance = [] {
@@ -281,17 +275,6 @@ Rendezvous& rendezvous() {
 }
 
 }  // namespace jaxmg
-
-void jaxmg_submit(const jaxmg_call* call) {
-  jaxmg::Outcome failure;
-  try {
-    jaxmg::submit(*call);
-    return;
-  } catch (...) {
-    failure = jaxmg::outcome_of_current_exception();
-  }
-  call->complete(call->token, failure.code, failure.message.c_str());
-}
 
 void* jaxmg_site_create() {
   void* const site = new (std::nothrow) jaxmg::Site;

@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "core/plan.h"
+#include "ffi/call.h"
 #include "ffi/elastic_pool.h"
 #include "ffi/rendezvous.h"
 
@@ -35,5 +36,8 @@ class Counters {
 Counters& counters();
 ElasticPool& elastic_pool();
 Rendezvous& rendezvous();  // defined by each engine
+
+// Takes a call; defined by each engine. Throws for what the device's peers find too.
+void submit(const jaxmg_call& call);
 
 }  // namespace jaxmg

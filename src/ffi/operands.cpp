@@ -45,10 +45,6 @@ Size elements(const jaxmg_buffer& b) {
   return count;
 }
 
-DType real_of(DType t) {
-  return t == DType::c64 ? DType::f32 : t == DType::c128 ? DType::f64 : t;
-}
-
 // Looks buffers up by place and checks their form.
 class Reader {
  public:
@@ -149,6 +145,14 @@ void check_context(const jaxmg_call& call, const Context& c) {
   if (c.ranks < 1 || c.rank < 0 || c.rank >= c.ranks) {
     reader.fail("the context names rank " + std::to_string(c.rank) + " of " +
                 std::to_string(c.ranks));
+  }
+}
+
+void check_one_process(const jaxmg_call& call, const Context& c, const char* devices) {
+  if (c.local_ranks != c.ranks) {
+    Reader(call).fail("only " + std::to_string(c.local_ranks) + " of " + std::to_string(c.ranks) +
+                      " ranks are in this process; " + devices +
+                      " of several processes are not supported");
   }
 }
 

@@ -70,6 +70,8 @@ std::string target_name(const jaxmg_call& call);
 // found and what is expected.
 void check_context_operand(const jaxmg_call& call);
 void check_context(const jaxmg_call& call, const Context& context);
+// `devices`: what is not supported across processes.
+void check_one_process(const jaxmg_call& call, const Context& context, const char* devices);
 CallKind call_kind(const jaxmg_call& call, const Context& context, Platform platform);
 
 // Checks all buffers against the plan, and sorts them.

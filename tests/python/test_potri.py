@@ -80,6 +80,14 @@ def test_matrix_is_kept_unless_donated(mesh):
     assert inverse_residual(a, x) <= LIMIT
 
 
+def test_a_donated_matrix_that_must_be_moved_is_gone_too(mesh):
+    a = spd(16)
+    given = jax.device_put(a, jax.devices()[0])
+    x = jaxmg.potri(given, mesh=mesh, donate=True)
+    assert given.is_deleted()
+    assert inverse_residual(a, x) <= LIMIT
+
+
 @pytest.mark.parametrize("dtype", ["float64", "complex128"])
 def test_derivatives(dtype, mesh):
     n = 16

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import jax
@@ -15,6 +14,7 @@ from .._arguments import (
     cast,
     check_tile,
     common_dtype,
+    giving_away,
     host_or_device,
     place_matrix,
     precision_of,
@@ -107,11 +107,8 @@ def cho_factor(
         )
     if not in_place:
         return CholeskyFactor(a, factorise(r, jax.lax.stop_gradient(a)), r, lower)
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Some donated buffers were not usable")
+    with giving_away(a, given):
         parts = factorise_in_place(r, a)
-    release(a)
-    release(given)
     return CholeskyFactor(None, parts, r, lower)
 
 
