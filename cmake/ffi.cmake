@@ -48,6 +48,7 @@ endif()
 # What engines have in common and needs no C boundary, so that tests can use it.
 target_sources(jaxmg_base PRIVATE
   src/ffi/elastic_pool.cpp
+  src/ffi/operand_reader.cpp
   src/ffi/operands.cpp
   src/ffi/outcome.cpp
   src/ffi/rendezvous.cpp)

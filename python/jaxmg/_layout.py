@@ -198,17 +198,17 @@ def entries(
 ) -> dict[str, Any]:
     """The engine's plan of one call, as a dictionary."""
     return _native.plan_entries(
-        ROUTINES[routine],
-        DTYPES[dtype],
-        n,
-        nrhs,
-        ranks,
-        tile,
-        PLATFORMS[platform],
-        mirror,
-        replicated_rhs,
-        columns,
-        precision,
+        routine=ROUTINES[routine],
+        dtype=DTYPES[dtype],
+        n=n,
+        nrhs=nrhs,
+        ranks=ranks,
+        tile=tile,
+        platform=PLATFORMS[platform],
+        mirror=int(mirror),
+        replicated_rhs=int(replicated_rhs),
+        columns=columns,
+        precision=precision,
     )
 
 

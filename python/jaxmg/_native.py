@@ -129,25 +129,20 @@ def _register(ffi: ctypes.CDLL, platform: str) -> None:
         jax.ffi.register_ffi_target(target, stages, platform=platform, api_version=1)
 
 
+class _PlanRequest(ctypes.Structure):
+    """``jaxmg_plan_request`` of src/ffi/call.h; 0 stands for "choose" or "none"."""
+
+    _fields_ = (
+        *((name, ctypes.c_int32) for name in ("routine", "dtype", "ranks", "platform")),
+        *((name, ctypes.c_int32) for name in ("mirror", "replicated_rhs", "precision", "spare")),
+        *((name, ctypes.c_int64) for name in ("n", "nrhs", "tile", "library_bytes", "columns")),
+    )
+
+
 def _declare(engine: ctypes.CDLL) -> None:
     """Signatures of the engine's C functions."""
     engine.jaxmg_plan.restype = ctypes.c_int64
-    engine.jaxmg_plan.argtypes = [
-        ctypes.c_int32,  # routine
-        ctypes.c_int32,  # dtype
-        ctypes.c_int64,  # n
-        ctypes.c_int64,  # nrhs
-        ctypes.c_int32,  # ranks
-        ctypes.c_int64,  # tile
-        ctypes.c_int32,  # platform
-        ctypes.c_int32,  # mirror
-        ctypes.c_int32,  # replicated_rhs
-        ctypes.c_int64,  # library_bytes
-        ctypes.c_int64,  # columns
-        ctypes.c_int32,  # precision
-        ctypes.c_char_p,
-        ctypes.c_int64,
-    ]
+    engine.jaxmg_plan.argtypes = [ctypes.POINTER(_PlanRequest), ctypes.c_char_p, ctypes.c_int64]
     engine.jaxmg_counter.restype = ctypes.c_int64
     engine.jaxmg_counter.argtypes = [ctypes.c_char_p]
     engine.jaxmg_version.restype = ctypes.c_char_p
@@ -260,38 +255,12 @@ class PlanError(ValueError):
 
 
 @functools.lru_cache(maxsize=4096)
-def plan_entries(
-    routine: int,
-    dtype: int,
-    n: int,
-    nrhs: int,
-    ranks: int,
-    tile: int,
-    platform: int,
-    mirror: bool,
-    replicated_rhs: bool,
-    columns: int,
-    precision: int = 0,
-) -> dict[str, Any]:
-    """The engine's plan of one call: see ``Plan::json``."""
+def plan_entries(**request: int) -> dict[str, Any]:
+    """The engine's plan of one call, by the fields of its request: see ``Plan::json``."""
     capacity = 1 << 14
     buffer = ctypes.create_string_buffer(capacity)
-    size = engine().jaxmg_plan(
-        routine,
-        dtype,
-        n,
-        nrhs,
-        ranks,
-        tile,
-        platform,
-        int(mirror),
-        int(replicated_rhs),
-        0,
-        columns,
-        precision,
-        buffer,
-        capacity,
-    )
+    asked = _PlanRequest(**request)
+    size = engine().jaxmg_plan(ctypes.byref(asked), buffer, capacity)
     text = buffer.value.decode("utf-8", errors="replace")
     if size < 0:
         raise PlanError(text)

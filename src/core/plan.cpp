@@ -5,13 +5,12 @@
 #include <sstream>
 #include <stdexcept>
 
+#include "core/plan_entries.h"
+
 namespace jaxmg {
 namespace {
 
 constexpr Size kAlignment = 256;  // of every scratch buffer, in bytes
-// Bytes of one staging buffer of a redistribution; two are used.
-constexpr Size kStagingBytesCpu = Size{8} << 20;
-constexpr Size kStagingBytesCuda = Size{128} << 20;
 constexpr Size kMaxRhsBlock = 512;
 // Of n, nrhs, tile and columns: then no product of two of them, in bytes, exceeds 2^60.
 constexpr Size kLargest = Size{1} << 28;
@@ -28,17 +27,6 @@ Size choose_tile(const PlanRequest& q) {
   return std::min(tile, rows);
 }
 
-// Elements of one staging buffer of a redistribution.
-Size choose_staging(const PlanRequest& q) {
-  const Size chosen = q.platform == Platform::cpu ? kStagingBytesCpu : kStagingBytesCuda;
-  return (q.staging_bytes > 0 ? q.staging_bytes : chosen) / size_of(q.type);
-}
-
-// The same for a mirror: one tile at least, and no more than two ranks have to tell each other.
-Size mirror_staging(const PlanRequest& q, Size rows, Size tile) {
-  return std::max(tile * tile, std::min(choose_staging(q), rows * rows));
-}
-
 Size choose_group(const PlanRequest& q, Size tile) {
   if (q.group > 0) {
     return q.group;
@@ -47,10 +35,6 @@ Size choose_group(const PlanRequest& q, Size tile) {
 }
 
 }  // namespace
-
-Size aux_count(Size n, int ranks, Size tile) {
-  return 2 * ceil_div(ceil_div(n, ranks), tile) * tile * tile;
-}
 
 Plan::Plan(const PlanRequest& request) : request_(request) {
   const PlanRequest& q = request_;
@@ -67,88 +51,23 @@ Plan::Plan(const PlanRequest& request) : request_(request) {
   if (q.platform == Platform::cuda && q.type == DType::f32 && q.routine == Routine::potrf) {
     precision_ = q.precision;
   }
+  if (q.routine == Routine::cyclic && q.tile > 0) {
+    tile_ = q.tile;  // what the caller wants to see in storage: it may be wider than a shard
+  }
   rhs_block_ = std::clamp<Size>(q.nrhs, 1, kMaxRhsBlock);
 
-  const DType t = q.type;
-  const DType real = real_of(t);
-  const Size tiles = ceil_div(rows, tile_) * tile_ * tile_;
-  switch (q.routine) {
-    case Routine::potrf:
-    case Routine::locate:
-      add(Buffer::matrix, Place::argument, t, rows * q.n);
-      add(Buffer::saved_diagonal, Place::result, t, tiles);
-      add(Buffer::tile_inverse, Place::result, t, tiles);
-      add(Buffer::panel_even, Place::scratch, t, q.n * tile_);
-      add(Buffer::panel_odd, Place::scratch, t, q.n * tile_);
-      if (precision_ == Precision::split) {
-        const Size scales = q.ranks * rows;
-        add(Buffer::split_even, Place::scratch, DType::f32, 2 * q.n * tile_);
-        add(Buffer::split_odd, Place::scratch, DType::f32, 2 * q.n * tile_);
-        add(Buffer::row_scale, Place::scratch, real, scales);
-        add(Buffer::inverse_scale, Place::scratch, real, scales);
-      }
-      if (q.platform == Platform::cuda) {
-        add(Buffer::panel_inverse, Place::scratch, t, tile_ * tile_);
-      }
-      if (q.routine == Routine::potrf) {
-        add(Buffer::probe_vector, Place::scratch, t, q.n);
-        add(Buffer::probe_product, Place::scratch, t, q.n);
-        add(Buffer::probe_transpose, Place::scratch, t, q.n);
-        add(Buffer::probe_result, Place::scratch, real, 4);
-      }
-      if (q.mirror || q.routine == Routine::locate) {
-        const Size count = mirror_staging(q, rows, tile_);
-        add(Buffer::send_staging, Place::scratch, t, count);
-        add(Buffer::receive_staging, Place::scratch, t, count);
-      }
-      break;
-    case Routine::potrs:
-      add(Buffer::matrix, Place::argument, t, rows * q.n);
-      add(Buffer::saved_diagonal, Place::argument, t, tiles);
-      add(Buffer::tile_inverse, Place::argument, t, tiles);
-      add(Buffer::right_hand_side, Place::result, t, (q.replicated_rhs ? q.n : rows) * q.nrhs);
-      add(Buffer::partial_sums, Place::scratch, t, rhs_block_ * q.n);
-      add(Buffer::tile_rhs, Place::scratch, t, rhs_block_ * tile_);
-      add(Buffer::tile_rhs_other, Place::scratch, t, rhs_block_ * tile_);
-      break;
-    case Routine::potri: {
-      const Size count = mirror_staging(q, rows, tile_);
-      add(Buffer::matrix, Place::argument, t, rows * q.n);
-      add(Buffer::panel_even, Place::scratch, t, q.n * tile_);
-      add(Buffer::panel_odd, Place::scratch, t, q.n * tile_);
-      add(Buffer::row_block, Place::scratch, t, rows * tile_);
-      add(Buffer::send_staging, Place::scratch, t, count);
-      add(Buffer::receive_staging, Place::scratch, t, count);
-      break;
-    }
-    case Routine::logdet:
-      add(Buffer::matrix, Place::argument, t, rows * q.n);
-      break;
-    case Routine::mirror:
-      add(Buffer::matrix, Place::argument, t, rows * q.n);
-      add(Buffer::send_staging, Place::scratch, t, mirror_staging(q, rows, tile_));
-      add(Buffer::receive_staging, Place::scratch, t, mirror_staging(q, rows, tile_));
-      break;
-    case Routine::cyclic: {
-      // The tile is what the caller wants to see in storage: it may be wider than a shard. There is
-      // room for the rows of either storage, and for at least one column of them in staging.
-      tile_ = q.tile > 0 ? q.tile : tile_;
-      const Size columns = q.columns > 0 ? q.columns : q.n;
-      const Distribution cyclic(q.n, q.ranks, tile_, Storage::cyclic);
-      const Size capacity = std::max(rows, cyclic.capacity());
-      const Size count = std::max(capacity, std::min(choose_staging(q), capacity * columns));
-      add(Buffer::matrix, Place::argument, t, capacity * columns);
-      add(Buffer::send_staging, Place::scratch, t, count);
-      add(Buffer::receive_staging, Place::scratch, t, count);
-      break;
-    }
-  }
+  const Decisions decided = {tile_, precision_, rhs_block_};
+  EntryList list;
+  add_cholesky_entries(q, decided, list);
+  add_redistribution_entries(q, decided, list);
   if (q.library_bytes > 0) {
-    add(Buffer::library, Place::scratch, DType::f32, ceil_div(q.library_bytes, 4));
+    list.scratch(Buffer::library, DType::f32, ceil_div(q.library_bytes, 4));
   }
+  entries_ = list.entries();
+  scratch_bytes_ = list.scratch_bytes();
 }
 
-void Plan::add(Buffer buffer, Place place, DType type, Size count) {
+void EntryList::add(Buffer buffer, Place place, DType type, Size count) {
   Entry e{buffer, place, type, count, 0};
   if (place == Place::scratch) {
     e.offset = scratch_bytes_;
@@ -200,12 +119,6 @@ double Plan::flops() const {
   return 0.0;
 }
 
-std::string_view name(Routine routine) {
-  constexpr std::array<std::string_view, 7> names = {"potrf",  "potrs",  "logdet", "locate",
-                                                     "mirror", "cyclic", "potri"};
-  return names[static_cast<std::size_t>(routine)];
-}
-
 std::string_view name(Buffer buffer) {
   constexpr std::array<std::string_view, 22> names = {
       "matrix",          "right_hand_side", "saved_diagonal",  "tile_inverse",   "panel_even",
@@ -228,7 +141,8 @@ std::string Plan::json() const {
   bool first = true;
   for (const Entry& e : entries_) {
     out << (first ? "" : ",") << "{\"buffer\":\"" << name(e.buffer) << "\",\"place\":\""
-        << places[static_cast<std::size_t>(e.place)] << "\",\"bytes\":" << e.bytes() << "}";
+        << places[static_cast<std::size_t>(e.place)] << "\",\"count\":" << e.count
+        << ",\"bytes\":" << e.bytes() << "}";
     first = false;
   }
   out << "]}";

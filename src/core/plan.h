@@ -8,11 +8,11 @@
 
 #include "core/distribution.h"
 #include "core/dtype.h"
+#include "core/routine.h"
 #include "core/types.h"
 
 namespace jaxmg {
 
-enum class Routine { potrf, potrs, logdet, locate, mirror, cyclic, potri };
 enum class Platform { cpu, cuda };
 
 // Which part of a Hermitian matrix holds valid numbers.
@@ -24,7 +24,7 @@ enum class Precision {
   split,   // float32 as two half-precision numbers, on tensor cores
 };
 
-// Every buffer that a call uses on one rank.
+// Every buffer that a call uses on one rank. New ones come before `library`.
 enum class Buffer {
   matrix,           // the shard of A, overwritten by the factor
   right_hand_side,  // b, overwritten by x
@@ -105,8 +105,6 @@ class Plan {
   std::string json() const;
 
  private:
-  void add(Buffer buffer, Place place, DType type, Size count);
-
   PlanRequest request_;
   Size tile_ = 1;
   Size group_ = 1;
@@ -121,6 +119,5 @@ class Plan {
 Size aux_count(Size n, int ranks, Size tile);
 
 std::string_view name(Buffer buffer);
-std::string_view name(Routine routine);
 
 }  // namespace jaxmg

@@ -33,40 +33,32 @@ bool put(std::string_view text, char* out, std::int64_t capacity) {
   return count == text.size();
 }
 
-constexpr std::array<Routine, 7> kRoutines = {Routine::potrf,  Routine::potrs,  Routine::logdet,
-                                              Routine::locate, Routine::mirror, Routine::cyclic,
-                                              Routine::potri};
-
 }  // namespace
 }  // namespace jaxmg
 
 using namespace jaxmg;
 
-std::int64_t jaxmg_plan(std::int32_t routine, std::int32_t dtype, std::int64_t n, std::int64_t nrhs,
-                        std::int32_t ranks, std::int64_t tile, std::int32_t platform,
-                        std::int32_t mirror, std::int32_t replicated_rhs,
-                        std::int64_t library_bytes, std::int64_t columns, std::int32_t precision,
-                        char* out, std::int64_t capacity) {
+std::int64_t jaxmg_plan(const jaxmg_plan_request* q, char* out, std::int64_t capacity) {
   try {
-    if (routine < 0 || routine >= static_cast<std::int32_t>(kRoutines.size()) || dtype < 0 ||
-        dtype > static_cast<std::int32_t>(DType::c128) || platform < 0 || platform > 1 ||
-        precision < 0 || precision > 1) {
+    if (q->routine < 0 || q->routine >= static_cast<std::int32_t>(kRoutines) || q->dtype < 0 ||
+        q->dtype > static_cast<std::int32_t>(DType::c128) || q->platform < 0 || q->platform > 1 ||
+        q->precision < 0 || q->precision > 1) {
       put("plan: unknown routine, dtype, platform or precision", out, capacity);
       return -1;
     }
     PlanRequest request;
-    request.routine = static_cast<Routine>(routine);
-    request.type = static_cast<DType>(dtype);
-    request.n = n;
-    request.nrhs = nrhs;
-    request.ranks = ranks;
-    request.tile = tile;
-    request.platform = static_cast<Platform>(platform);
-    request.mirror = mirror != 0;
-    request.replicated_rhs = replicated_rhs != 0;
-    request.library_bytes = library_bytes;
-    request.columns = columns;
-    request.precision = static_cast<Precision>(precision);
+    request.routine = static_cast<Routine>(q->routine);
+    request.type = static_cast<DType>(q->dtype);
+    request.n = q->n;
+    request.nrhs = q->nrhs;
+    request.ranks = q->ranks;
+    request.tile = q->tile;
+    request.platform = static_cast<Platform>(q->platform);
+    request.mirror = q->mirror != 0;
+    request.replicated_rhs = q->replicated_rhs != 0;
+    request.library_bytes = q->library_bytes;
+    request.columns = q->columns;
+    request.precision = static_cast<Precision>(q->precision);
     const std::string json = Plan(request).json();
     if (!put(json, out, capacity)) {
       put("plan: " + std::to_string(json.size() + 1) + " bytes are needed", out, capacity);
@@ -101,9 +93,9 @@ std::int64_t jaxmg_counter(const char* counter) {
   if (wanted == "threads") {
     return elastic_pool().made();
   }
-  for (const Routine routine : kRoutines) {
-    if (wanted == name(routine)) {
-      return counters().completed_calls(routine);
+  for (std::size_t i = 0; i < kRoutines; ++i) {
+    if (wanted == kRoutineNames[i]) {
+      return counters().completed_calls(static_cast<Routine>(i));
     }
   }
   return -1;

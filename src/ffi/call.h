@@ -89,13 +89,26 @@ JAXMG_EXPORT void jaxmg_submit(const jaxmg_call* call);
 JAXMG_EXPORT void* jaxmg_site_create();
 JAXMG_EXPORT void jaxmg_site_destroy(void* site);
 
+// What a plan is asked for: see PlanRequest of core/plan.h. 0 stands for "choose" or "none".
+struct jaxmg_plan_request {
+  std::int32_t routine;
+  std::int32_t dtype;
+  std::int32_t ranks;
+  std::int32_t platform;
+  std::int32_t mirror;
+  std::int32_t replicated_rhs;
+  std::int32_t precision;
+  std::int32_t spare;
+  std::int64_t n;
+  std::int64_t nrhs;
+  std::int64_t tile;
+  std::int64_t library_bytes;
+  std::int64_t columns;
+};
+
 // The plan of a call as one JSON object (core/plan.h): returns the number of bytes written, without
 // the closing zero, or a negative number, with a message in out instead.
-JAXMG_EXPORT std::int64_t jaxmg_plan(std::int32_t routine, std::int32_t dtype, std::int64_t n,
-                                     std::int64_t nrhs, std::int32_t ranks, std::int64_t tile,
-                                     std::int32_t platform, std::int32_t mirror,
-                                     std::int32_t replicated_rhs, std::int64_t library_bytes,
-                                     std::int64_t columns, std::int32_t precision, char* out,
+JAXMG_EXPORT std::int64_t jaxmg_plan(const jaxmg_plan_request* request, char* out,
                                      std::int64_t capacity);
 
 // Counters by name: "potrf", "potrs", "logdet", "locate", "cyclic", "potri": distributed operations

@@ -29,7 +29,7 @@ class Counters {
   std::atomic<std::int64_t> sites{0};
 
  private:
-  std::array<std::atomic<std::int64_t>, 7> completed_{};
+  std::array<std::atomic<std::int64_t>, kRoutines> completed_{};
 };
 
 // None of these is ever destroyed, since threads may outlive the process's static objects.

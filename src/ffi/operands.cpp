@@ -1,119 +1,8 @@
 #include "ffi/operands.h"
 
-#include <initializer_list>
-#include <sstream>
-#include <stdexcept>
+#include "ffi/operand_reader.h"
 
 namespace jaxmg {
-namespace {
-
-constexpr Size kAny = -1;  // a dimension that may be anything
-
-std::string type_name(std::int32_t dtype) {
-  switch (dtype) {
-    case JAXMG_F32:
-      return "float32";
-    case JAXMG_F64:
-      return "float64";
-    case JAXMG_C64:
-      return "complex64";
-    case JAXMG_C128:
-      return "complex128";
-    case JAXMG_I32:
-      return "int32";
-    default:
-      return "another type";
-  }
-}
-
-std::string shape(std::int32_t dtype, const std::int64_t* dims, std::size_t rank) {
-  std::ostringstream out;
-  out << type_name(dtype) << "[";
-  for (std::size_t i = 0; i < rank; ++i) {
-    out << (i > 0 ? "," : "");
-    dims[i] == kAny ? out << "*" : out << dims[i];
-  }
-  out << "]";
-  return out.str();
-}
-
-Size elements(const jaxmg_buffer& b) {
-  Size count = 1;
-  for (std::int32_t i = 0; i < b.rank; ++i) {
-    count *= b.dims[i];
-  }
-  return count;
-}
-
-// Looks buffers up by place and checks their form.
-class Reader {
- public:
-  explicit Reader(const jaxmg_call& call) : call_(call) {}
-
-  void counts(std::int32_t arguments, std::int32_t results) const {
-    if (call_.argument_count != arguments || call_.result_count != results) {
-      fail("got " + std::to_string(call_.argument_count) + " operands and " +
-           std::to_string(call_.result_count) + " results, expected " + std::to_string(arguments) +
-           " and " + std::to_string(results));
-    }
-  }
-  const jaxmg_buffer& argument(int place, const char* name, DType type,
-                               std::initializer_list<Size> dims) const {
-    return checked(call_.arguments[place], "operand", name, type, dims);
-  }
-  const jaxmg_buffer& result(int place, const char* name, DType type,
-                             std::initializer_list<Size> dims) const {
-    return checked(call_.results[place], "result", name, type, dims);
-  }
-  [[noreturn]] void fail(const std::string& what) const {
-    throw std::invalid_argument(target_name(call_) + ": " + what);
-  }
-
- private:
-  const jaxmg_buffer& checked(const jaxmg_buffer& b, const char* role, const char* name, DType type,
-                              std::initializer_list<Size> dims) const {
-    bool same = b.dtype == static_cast<std::int32_t>(type) &&
-                static_cast<std::size_t>(b.rank) == dims.size();
-    const Size* expected = dims.begin();
-    for (std::int32_t i = 0; same && i < b.rank; ++i) {
-      same = expected[i] == kAny ? b.dims[i] >= 0 : b.dims[i] == expected[i];
-    }
-    if (!same) {
-      fail(std::string(role) + " '" + name + "' is " +
-           shape(b.dtype, b.dims, static_cast<std::size_t>(b.rank)) + ", expected " +
-           shape(static_cast<std::int32_t>(type), dims.begin(), dims.size()));
-    }
-    if (!b.data && elements(b) > 0) {
-      fail(std::string(role) + " '" + name + "' has no data");
-    }
-    return b;
-  }
-
-  const jaxmg_call& call_;
-};
-
-// The result of an aliased pair, which the rank program then uses in place.
-void* in_place(Operands& operands, const jaxmg_buffer& argument, const jaxmg_buffer& result) {
-  const Size bytes = elements(result) * size_of(static_cast<DType>(result.dtype));
-  if (argument.data != result.data && bytes > 0) {
-    operands.aliased.push_back({argument.data, result.data, static_cast<std::size_t>(bytes)});
-  }
-  return result.data;
-}
-
-DType matrix_type(const jaxmg_call& call, const Reader& reader) {
-  if (call.argument_count < 2) {
-    reader.fail("got " + std::to_string(call.argument_count) + " operands: the matrix is missing");
-  }
-  const std::int32_t t = call.arguments[1].dtype;
-  if (t < JAXMG_F32 || t > JAXMG_C128) {
-    reader.fail("the matrix is of " + type_name(t) +
-                "; float32, float64, complex64 and complex128 are supported");
-  }
-  return static_cast<DType>(t);
-}
-
-}  // namespace
 
 std::string target_name(const jaxmg_call& call) {
   return "jaxmg_" + std::string(name(static_cast<Routine>(call.routine)));
@@ -129,7 +18,7 @@ bool CallKind::operator==(const CallKind& other) const {
 }
 
 void check_context_operand(const jaxmg_call& call) {
-  const Reader reader(call);
+  const OperandReader reader(call);
   if (call.argument_count < 1) {
     reader.fail("got no operands: the context is missing");
   }
@@ -137,7 +26,7 @@ void check_context_operand(const jaxmg_call& call) {
 }
 
 void check_context(const jaxmg_call& call, const Context& c) {
-  const Reader reader(call);
+  const OperandReader reader(call);
   if (c.version != kContextVersion) {
     reader.fail("the context has version " + std::to_string(c.version) + ", this library reads " +
                 std::to_string(kContextVersion) + ": Python package and library do not match");
@@ -150,18 +39,18 @@ void check_context(const jaxmg_call& call, const Context& c) {
 
 void check_one_process(const jaxmg_call& call, const Context& c, const char* devices) {
   if (c.local_ranks != c.ranks) {
-    Reader(call).fail("only " + std::to_string(c.local_ranks) + " of " + std::to_string(c.ranks) +
-                      " ranks are in this process; " + devices +
-                      " of several processes are not supported");
+    OperandReader(call).fail("only " + std::to_string(c.local_ranks) + " of " +
+                             std::to_string(c.ranks) + " ranks are in this process; " + devices +
+                             " of several processes are not supported");
   }
 }
 
 CallKind call_kind(const jaxmg_call& call, const Context& context, Platform platform) {
-  const Reader reader(call);
+  const OperandReader reader(call);
   CallKind kind;
   PlanRequest& q = kind.request;
   q.routine = static_cast<Routine>(call.routine);
-  q.type = matrix_type(call, reader);
+  q.type = reader.matrix_type();
   q.n = call.n;
   q.ranks = context.ranks;
   q.tile = call.tile;
@@ -204,7 +93,7 @@ CallKind call_kind(const jaxmg_call& call, const Context& context, Platform plat
 }
 
 Operands sort_operands(const jaxmg_call& call, const Plan& plan) {
-  const Reader r(call);
+  const OperandReader r(call);
   const PlanRequest& q = plan.request();
   const Size n = q.n;
   const Size rows = ceil_div(n, q.ranks);

@@ -397,7 +397,14 @@ TEST(CpuEngine, CountersCountOncePerGroup) {
 TEST(CpuEngine, PlanAsJson) {
   std::vector<char> out(1 << 14);
   const auto plan = [&](std::int32_t routine, Size n, std::int64_t capacity) {
-    return jaxmg_plan(routine, JAXMG_F64, n, 1, 4, 0, 0, 0, 1, 0, 0, 0, out.data(), capacity);
+    jaxmg_plan_request request = {};
+    request.routine = routine;
+    request.dtype = JAXMG_F64;
+    request.ranks = 4;
+    request.replicated_rhs = 1;
+    request.n = n;
+    request.nrhs = 1;
+    return jaxmg_plan(&request, out.data(), capacity);
   };
   const std::int64_t bytes = plan(JAXMG_POTRF, 100, std::ssize(out));
   ASSERT_GT(bytes, 0);

@@ -1,0 +1,73 @@
+// Buffers of the Cholesky family.
+#include "core/plan_entries.h"
+
+namespace jaxmg {
+
+Size aux_count(Size n, int ranks, Size tile) {
+  return 2 * ceil_div(ceil_div(n, ranks), tile) * tile * tile;
+}
+
+void add_cholesky_entries(const PlanRequest& q, const Decisions& decided, EntryList& list) {
+  const Size tile = decided.tile;
+  const Size rows = ceil_div(q.n, q.ranks);
+  const DType t = q.type;
+  const DType real = real_of(t);
+  const Size tiles = ceil_div(rows, tile) * tile * tile;
+  switch (q.routine) {
+    case Routine::potrf:
+    case Routine::locate:
+      list.argument(Buffer::matrix, t, rows * q.n);
+      list.result(Buffer::saved_diagonal, t, tiles);
+      list.result(Buffer::tile_inverse, t, tiles);
+      list.scratch(Buffer::panel_even, t, q.n * tile);
+      list.scratch(Buffer::panel_odd, t, q.n * tile);
+      if (decided.precision == Precision::split) {
+        const Size scales = q.ranks * rows;
+        list.scratch(Buffer::split_even, DType::f32, 2 * q.n * tile);
+        list.scratch(Buffer::split_odd, DType::f32, 2 * q.n * tile);
+        list.scratch(Buffer::row_scale, real, scales);
+        list.scratch(Buffer::inverse_scale, real, scales);
+      }
+      if (q.platform == Platform::cuda) {
+        list.scratch(Buffer::panel_inverse, t, tile * tile);
+      }
+      if (q.routine == Routine::potrf) {
+        list.scratch(Buffer::probe_vector, t, q.n);
+        list.scratch(Buffer::probe_product, t, q.n);
+        list.scratch(Buffer::probe_transpose, t, q.n);
+        list.scratch(Buffer::probe_result, real, 4);
+      }
+      if (q.mirror || q.routine == Routine::locate) {
+        const Size count = mirror_staging_count(q, rows, tile);
+        list.scratch(Buffer::send_staging, t, count);
+        list.scratch(Buffer::receive_staging, t, count);
+      }
+      break;
+    case Routine::potrs:
+      list.argument(Buffer::matrix, t, rows * q.n);
+      list.argument(Buffer::saved_diagonal, t, tiles);
+      list.argument(Buffer::tile_inverse, t, tiles);
+      list.result(Buffer::right_hand_side, t, (q.replicated_rhs ? q.n : rows) * q.nrhs);
+      list.scratch(Buffer::partial_sums, t, decided.rhs_block * q.n);
+      list.scratch(Buffer::tile_rhs, t, decided.rhs_block * tile);
+      list.scratch(Buffer::tile_rhs_other, t, decided.rhs_block * tile);
+      break;
+    case Routine::potri: {
+      const Size count = mirror_staging_count(q, rows, tile);
+      list.argument(Buffer::matrix, t, rows * q.n);
+      list.scratch(Buffer::panel_even, t, q.n * tile);
+      list.scratch(Buffer::panel_odd, t, q.n * tile);
+      list.scratch(Buffer::row_block, t, rows * tile);
+      list.scratch(Buffer::send_staging, t, count);
+      list.scratch(Buffer::receive_staging, t, count);
+      break;
+    }
+    case Routine::logdet:
+      list.argument(Buffer::matrix, t, rows * q.n);
+      break;
+    default:
+      break;
+  }
+}
+
+}  // namespace jaxmg

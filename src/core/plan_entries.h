@@ -1,0 +1,47 @@
+// How a plan collects the buffers of a call: one function per family of routines.
+#pragma once
+
+#include <vector>
+
+#include "core/plan.h"
+
+namespace jaxmg {
+
+// Gives buffers of scratch memory their places, one after the other.
+class EntryList {
+ public:
+  void argument(Buffer buffer, DType type, Size count) {
+    add(buffer, Place::argument, type, count);
+  }
+  void result(Buffer buffer, DType type, Size count) { add(buffer, Place::result, type, count); }
+  void scratch(Buffer buffer, DType type, Size count) { add(buffer, Place::scratch, type, count); }
+
+  const std::vector<Entry>& entries() const { return entries_; }
+  Size scratch_bytes() const { return scratch_bytes_; }
+
+ private:
+  void add(Buffer buffer, Place place, DType type, Size count);
+
+  std::vector<Entry> entries_;
+  Size scratch_bytes_ = 0;
+};
+
+// What has been decided before buffers are counted.
+struct Decisions {
+  Size tile;
+  Precision precision;
+  Size rhs_block;
+};
+
+// Elements of one staging buffer of a redistribution.
+Size staging_count(const PlanRequest& request);
+// The same for a mirror: one tile at least, and no more than two ranks have to tell each other.
+Size mirror_staging_count(const PlanRequest& request, Size rows, Size tile);
+
+// potrf, potrs, logdet, locate, potri
+void add_cholesky_entries(const PlanRequest& request, const Decisions& decided, EntryList& list);
+// mirror, cyclic
+void add_redistribution_entries(const PlanRequest& request, const Decisions& decided,
+                                EntryList& list);
+
+}  // namespace jaxmg

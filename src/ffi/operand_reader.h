@@ -1,0 +1,43 @@
+// Looks the buffers of a call up by place and checks their form.
+#pragma once
+
+#include <initializer_list>
+#include <string>
+
+#include "ffi/operands.h"
+
+namespace jaxmg {
+
+constexpr Size kAny = -1;  // a dimension that may be anything
+
+std::string type_name(std::int32_t dtype);
+
+// Each member throws std::invalid_argument for what does not fit.
+class OperandReader {
+ public:
+  explicit OperandReader(const jaxmg_call& call) : call_(call) {}
+
+  void counts(std::int32_t arguments, std::int32_t results) const;
+  const jaxmg_buffer& argument(int place, const char* name, DType type,
+                               std::initializer_list<Size> dims) const {
+    return checked(call_.arguments[place], "operand", name, type, dims);
+  }
+  const jaxmg_buffer& result(int place, const char* name, DType type,
+                             std::initializer_list<Size> dims) const {
+    return checked(call_.results[place], "result", name, type, dims);
+  }
+  // The type of argument 1.
+  DType matrix_type() const;
+  [[noreturn]] void fail(const std::string& what) const;
+
+ private:
+  const jaxmg_buffer& checked(const jaxmg_buffer& b, const char* role, const char* name, DType type,
+                              std::initializer_list<Size> dims) const;
+
+  const jaxmg_call& call_;
+};
+
+// The result of an aliased pair, which the rank program then uses in place.
+void* in_place(Operands& operands, const jaxmg_buffer& argument, const jaxmg_buffer& result);
+
+}  // namespace jaxmg
