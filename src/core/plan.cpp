@@ -120,10 +120,10 @@ double Plan::flops() const {
 }
 
 std::string_view name(Buffer buffer) {
-  constexpr std::array<std::string_view, 22> names = {
+  constexpr std::array<std::string_view, 21> names = {
       "matrix",          "right_hand_side", "saved_diagonal",  "tile_inverse",   "panel_even",
       "panel_odd",       "split_even",      "split_odd",       "row_scale",      "inverse_scale",
-      "panel_inverse",   "partial_sums",    "tile_rhs",        "tile_rhs_other", "row_block",
+         "partial_sums",    "tile_rhs",        "tile_rhs_other", "row_block",
       "probe_vector",    "probe_product",   "probe_transpose", "probe_result",   "send_staging",
       "receive_staging", "library"};
   return names[static_cast<std::size_t>(buffer)];

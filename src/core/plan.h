@@ -36,7 +36,6 @@ enum class Buffer {
   split_odd,
   row_scale,        // powers of two that make a diagonal about 1
   inverse_scale,    // and their inverses
-  panel_inverse,    // inverses of blocks of a diagonal tile
   partial_sums,     // k x n: sums not yet collected, then the solution
   tile_rhs,         // right-hand sides of one tile
   tile_rhs_other,   // the same, a second one

@@ -38,12 +38,14 @@
 //                    lower Cholesky factor in place, strict upper part of a untouched; a failing
 //                    minor j sets *info, unless it is set already, to
 //                    (not_positive_definite, position + j)
+//   factor_panel(lane, n, m, a, lda, position, info)
+//                    of the n + m rows of a, the first n <- their lower Cholesky factor L (what is
+//                    above the diagonal loses its meaning), the others <- (the others) inv(L)^H;
+//                    info as for potrf
+//   copy_lower(lane, n, src, lds, dst, ldd)
+//                    dst <- src on and below the diagonal, n x n
 //   invert_lower(lane, n, l, ldl, x, ldx)
 //                    x <- inv(L), or nothing where solve_diagonal needs none
-//   inverse_block    edge of the blocks that invert_blocks inverts; 0: triangular solves are better
-//   invert_blocks(lane, n, l, ldl, x, ldx)
-//                    with B the block diagonal of L: x <- inv(B) on its diagonal blocks, inv(B) L
-//                    below them, 0 above; nothing if inverse_block is 0
 //   solve_diagonal(lane, op, m, n, l, ldl, x, ldx, b, ldb, work)
 //                    b (m x n) <- b inv(op(L)); x is what invert_lower made; work holds m n elements
 //   log_diagonal(lane, n, l, ldl, result)    *result (real) += 2 sum log Re l_ii

@@ -17,12 +17,13 @@ struct Cpu {
   using Ticket = CpuTicket;
   using Lanes = CpuLanes;
   static constexpr bool reads_in_place = true;
-  static constexpr Size inverse_block = 0;
   template <class T>
   static constexpr bool splits = false;
 
   template <class T>
   static void copy(Lane& lane, Size m, Size n, const T* src, Size lds, T* dst, Size ldd);
+  template <class T>
+  static void copy_lower(Lane& lane, Size n, const T* src, Size lds, T* dst, Size ldd);
   template <class T>
   static void transpose(Lane& lane, Size m, Size n, const T* src, Size lds, T* dst, Size ldd,
                         bool conj);
@@ -46,9 +47,9 @@ struct Cpu {
   template <class T>
   static void potrf(Lane& lane, Size n, T* a, Size lda, Size position, Info* info);
   template <class T>
-  static void invert_lower(Lane& lane, Size n, const T* l, Size ldl, T* x, Size ldx);
+  static void factor_panel(Lane& lane, Size n, Size m, T* a, Size lda, Size position, Info* info);
   template <class T>
-  static void invert_blocks(Lane& lane, Size n, const T* l, Size ldl, T* x, Size ldx);
+  static void invert_lower(Lane& lane, Size n, const T* l, Size ldl, T* x, Size ldx);
   template <class T>
   static void solve_diagonal(Lane& lane, Op op, Size m, Size n, const T* l, Size ldl, const T* x,
                              Size ldx, T* b, Size ldb, T* work);

@@ -48,7 +48,20 @@ void Cuda::copy(Lane& lane, Size m, Size n, const T* src, Size lds, T* dst, Size
   }
   const DeviceType<T>* from = on_device(src);
   DeviceType<T>* to = on_device(dst);
-  for_each(lane, m, n, [=] __device__(Size i, Size j) { to[i + j * ldd] = from[i + j * lds]; });
+  move_each(
+      lane, m, n, [=] __device__(Size i, Size j) { return from[i + j * lds]; },
+      [=] __device__(Size i, Size j, DeviceType<T> x) { to[i + j * ldd] = x; });
+}
+
+template <class T>
+void Cuda::copy_lower(Lane& lane, Size n, const T* src, Size lds, T* dst, Size ldd) {
+  const DeviceType<T>* from = on_device(src);
+  DeviceType<T>* to = on_device(dst);
+  for_each(lane, n, n, [=] __device__(Size i, Size j) {
+    if (i >= j) {
+      to[i + j * ldd] = from[i + j * lds];
+    }
+  });
 }
 
 template <class T>
@@ -95,9 +108,10 @@ void Cuda::add(Lane& lane, Size m, Size n, T alpha, const T* src, Size lds, T* d
   const DeviceType<T>* from = on_device(src);
   DeviceType<T>* to = on_device(dst);
   const DeviceType<T> factor = on_device_value(alpha);
-  for_each(lane, m, n, [=] __device__(Size i, Size j) {
-    to[i + j * ldd] = to[i + j * ldd] + factor * from[i + j * lds];
-  });
+  move_each(
+      lane, m, n,
+      [=] __device__(Size i, Size j) { return to[i + j * ldd] + factor * from[i + j * lds]; },
+      [=] __device__(Size i, Size j, DeviceType<T> x) { to[i + j * ldd] = x; });
 }
 
 template <class T>
@@ -110,6 +124,7 @@ void Cuda::random_vector(Lane& lane, Size n, Size first, Real<T> scale, T* v) {
 
 #define JAXMG_INSTANTIATE(T)                                                           \
   template void Cuda::copy<T>(Lane&, Size, Size, const T*, Size, T*, Size);            \
+  template void Cuda::copy_lower<T>(Lane&, Size, const T*, Size, T*, Size);            \
   template void Cuda::transpose<T>(Lane&, Size, Size, const T*, Size, T*, Size, bool); \
   template void Cuda::fill<T>(Lane&, Size, Size, T, T, T*, Size);                      \
   template void Cuda::fill_if_failed<T>(Lane&, const Info*, Size, Size, T, T*, Size);  \

@@ -20,7 +20,6 @@ struct Cuda {
   using Ticket = CudaTicket;
   using Lanes = CudaLanes;
   static constexpr bool reads_in_place = false;
-  static constexpr Size inverse_block = 128;
   template <class T>
   static constexpr bool splits = std::is_same_v<T, float>;
   // Storage of a half-precision number.
@@ -30,6 +29,8 @@ struct Cuda {
 
   template <class T>
   static void copy(Lane& lane, Size m, Size n, const T* src, Size lds, T* dst, Size ldd);
+  template <class T>
+  static void copy_lower(Lane& lane, Size n, const T* src, Size lds, T* dst, Size ldd);
   template <class T>
   static void transpose(Lane& lane, Size m, Size n, const T* src, Size lds, T* dst, Size ldd,
                         bool conj);
@@ -65,9 +66,9 @@ struct Cuda {
   template <class T>
   static void potrf(Lane& lane, Size n, T* a, Size lda, Size position, Info* info);
   template <class T>
-  static void invert_lower(Lane& lane, Size n, const T* l, Size ldl, T* x, Size ldx);
+  static void factor_panel(Lane& lane, Size n, Size m, T* a, Size lda, Size position, Info* info);
   template <class T>
-  static void invert_blocks(Lane& lane, Size n, const T* l, Size ldl, T* x, Size ldx);
+  static void invert_lower(Lane& lane, Size n, const T* l, Size ldl, T* x, Size ldx);
   // With X the inverse of L, whose product alone would lose digits when L is ill-conditioned:
   //
   //   W = B op(X),   R = B - W op(L),   B <- W + R op(X)
