@@ -46,10 +46,9 @@ else()
 endif()
 
 # What engines have in common and needs no C boundary, so that tests can use it.
-set(JAXMG_CALL_SOURCES
+file(GLOB JAXMG_CALL_SOURCES CONFIGURE_DEPENDS src/ffi/operand*.cpp)
+list(APPEND JAXMG_CALL_SOURCES
   src/ffi/elastic_pool.cpp
-  src/ffi/operand_reader.cpp
-  src/ffi/operands.cpp
   src/ffi/outcome.cpp
   src/ffi/rendezvous.cpp)
 target_sources(jaxmg_base PRIVATE ${JAXMG_CALL_SOURCES})

@@ -13,6 +13,7 @@ level; :mod:`jaxmg.linalg` has the names and conventions of ``jax.numpy.linalg``
 
 from . import errors, linalg
 from ._info import info, package_version
+from ._lu_solve import lu_solve
 from ._native import set_threads, set_timeout
 from ._plan import Plan, plan
 from ._potri import potri
@@ -61,6 +62,7 @@ __all__ = [
     "get_cols_cyclic",
     "info",
     "linalg",
+    "lu_solve",
     "pad_rows",
     "plan",
     "plot_block_to_cyclic",

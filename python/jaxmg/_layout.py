@@ -19,7 +19,18 @@ from . import _native
 
 AnyMesh = Mesh | AbstractMesh
 
-ROUTINES = {"potrf": 0, "potrs": 1, "logdet": 2, "locate": 3, "mirror": 4, "cyclic": 5, "potri": 6}
+ROUTINES = {
+    "potrf": 0,
+    "potrs": 1,
+    "logdet": 2,
+    "locate": 3,
+    "mirror": 4,
+    "cyclic": 5,
+    "potri": 6,
+    "getrf": 7,
+    "getrs": 8,
+    "getdet": 9,
+}
 DTYPES = {"float32": 0, "float64": 1, "complex64": 2, "complex128": 3}
 PLATFORMS = {"cpu": 0, "cuda": 1}
 
@@ -134,6 +145,7 @@ class Resolved:
         precision: 0: products in the element type; 1: float32 by half-precision parts.
         triangle: -1: all of A is valid; 0: only the lower triangle; 1: only the upper one.
         exposed: whether the factor is handed to the user, who may move it elsewhere.
+        routine: the engine's name of the factorisation.
     """
 
     layout: Layout
@@ -145,6 +157,7 @@ class Resolved:
     triangle: int = -1
     exposed: bool = False
     precision: int = 0
+    routine: str = "potrf"
 
     @property
     def padded_rows(self) -> int:
@@ -164,9 +177,8 @@ class Resolved:
         """Equal in all processes that make this call, most likely different for other calls."""
         mesh = self.layout.mesh
         shape = () if mesh is None else tuple(mesh.shape.items())
-        text = repr(
-            (shape, self.layout.axes, self.n, self.dtype, self.tile, self.triangle, self.precision)
-        )
+        options = (self.tile, self.triangle, self.precision, self.routine)
+        text = repr((shape, self.layout.axes, self.n, self.dtype, *options))
         return zlib.crc32(text.encode()) & 0x7FFFFFFF
 
     @functools.cached_property
@@ -179,6 +191,7 @@ class Resolved:
             tile=self.tile,
             triangle=self.triangle,
             precision=self.precision,
+            routine=self.routine,
         )
 
 
@@ -222,12 +235,13 @@ def resolve_plan(
     triangle: int = -1,
     exposed: bool = False,
     precision: int = 0,
+    routine: str = "potrf",
 ) -> Resolved:
     """Asks the engine for the tile and the sizes that belong to a layout."""
     if layout.platform != "cuda" or dtype != "float32":
         precision = 0
     found = entries(
-        "potrf",
+        routine,
         n,
         dtype,
         layout.ranks,
@@ -246,4 +260,5 @@ def resolve_plan(
         triangle=triangle,
         exposed=exposed,
         precision=precision,
+        routine=routine,
     )

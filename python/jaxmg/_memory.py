@@ -19,10 +19,31 @@ STAGES = {
     "potri": ("potrf", "potri"),
     "logdet": ("potrf", "logdet"),
     "cyclic_1d": ("cyclic",),
+    "lu_solve": ("getrf", "getrs"),
+    "getrf": ("getrf",),
+    "slogdet": ("getrf", "getdet"),
+    "inv": ("getrf", "getrs"),
 }
 WARN_ABOVE = 0.95
 # Bytes that any device has: what needs no more is not looked at.
 NEGLIGIBLE = 1 << 26
+
+
+def stage_plans(
+    routine: str,
+    n: int,
+    dtype: str,
+    ranks: int,
+    platform: str,
+    nrhs: int,
+    tile: int,
+    mirror: bool,
+) -> list[dict[str, Any]]:
+    """The engine's plans of a routine's calls."""
+    options: dict[str, Any] = {"nrhs": nrhs, "tile": tile, "mirror": mirror}
+    if routine == "inv":  # a solution for the rows of the identity
+        options |= {"nrhs": n, "replicated_rhs": False}
+    return [entries(stage, n, dtype, ranks, platform, **options) for stage in STAGES[routine]]
 
 
 def routine_bytes(
@@ -43,8 +64,7 @@ def routine_bytes(
     """
     lasting: dict[str, int] = {}
     scratch: dict[str, int] = {}
-    for stage in STAGES[routine]:
-        plan = entries(stage, n, dtype, ranks, platform, nrhs=nrhs, tile=tile, mirror=mirror)
+    for plan in stage_plans(routine, n, dtype, ranks, platform, nrhs, tile, mirror):
         now = {e["buffer"]: int(e["bytes"]) for e in plan["entries"] if e["place"] == "scratch"}
         if sum(now.values()) > sum(scratch.values()):
             scratch = now
@@ -113,11 +133,18 @@ def human(size: float) -> str:
     return ""
 
 
+def _whole(r: Resolved, nrhs: int) -> str:
+    """The routine that makes the calls of a factorisation and a solution."""
+    if r.routine != "getrf":
+        return "potrs"
+    return "inv" if nrhs == r.n else "lu_solve"
+
+
 @functools.lru_cache(maxsize=4096)
 def _needed(r: Resolved, nrhs: int, in_place: bool) -> int:
     return total(
         routine_bytes(
-            "potrs",
+            _whole(r, nrhs),
             r.n,
             r.dtype,
             r.layout.ranks,
@@ -155,7 +182,7 @@ def check_memory(routine: str, r: Resolved, nrhs: int, *, in_place: bool) -> boo
 
     def fits(n: int) -> bool:
         parts = routine_bytes(
-            "potrs",
+            _whole(r, nrhs),
             n,
             r.dtype,
             r.layout.ranks,

@@ -27,6 +27,9 @@ TARGETS = (
     "jaxmg_locate",
     "jaxmg_cyclic",
     "jaxmg_potri",
+    "jaxmg_getrf",
+    "jaxmg_getrs",
+    "jaxmg_getdet",
 )
 STATE_TYPE = "JaxMgSite"
 

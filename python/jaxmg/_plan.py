@@ -10,8 +10,8 @@ import jax
 import jax.numpy as jnp
 
 from ._arguments import LARGEST, SUPPORTED, check_tile, triangle_of
-from ._layout import AnyMesh, entries, platform_of
-from ._memory import STAGES, available, human, largest_n, routine_bytes, total
+from ._layout import AnyMesh, platform_of
+from ._memory import STAGES, available, human, largest_n, routine_bytes, stage_plans, total
 from ._resolve import check_mesh
 
 _PURPOSE = {
@@ -31,6 +31,15 @@ _PURPOSE = {
     "probe_result": "symmetry probe, norms",
     "send_staging": "staging, send",
     "receive_staging": "staging, receive",
+    "pivots": "row interchanges",
+    "moves_even": "row moves of even steps",
+    "moves_odd": "row moves of odd steps",
+    "inverse_even": "inverted tile of even steps",
+    "inverse_odd": "inverted tile of odd steps",
+    "row_block": "rows of one tile",
+    "row_order": "order of rows",
+    "permuted_rhs": "right-hand sides, reordered",
+    "phases": "signs of the ranks",
     "library": "vendor library",
 }
 
@@ -115,7 +124,8 @@ def plan(
     """Works out how a routine would run and what it would take. Allocates nothing.
 
     Args:
-        routine: "potrs", "potrf", "potri", "logdet" or "cyclic_1d".
+        routine: "potrs", "potrf", "potri", "logdet", "lu_solve", "getrf", "slogdet", "inv" or
+            "cyclic_1d".
         n: size of the matrix.
         dtype: element type.
         nrhs: number of right-hand sides.
@@ -160,10 +170,7 @@ def plan(
         )
 
     free, source = available(platform, ranks)
-    stages = [
-        entries(stage, n, name, ranks, platform, nrhs=nrhs, tile=tile, mirror=mirror)
-        for stage in STAGES[routine]
-    ]
+    stages = stage_plans(routine, n, name, ranks, platform, nrhs, tile, mirror)
     lasting, scratch = needed(n)
     return Plan(
         routine=routine,

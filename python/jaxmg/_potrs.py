@@ -169,7 +169,7 @@ run = jax.jit(solve_call, static_argnums=0)
 _run_donating = jax.jit(solve_call, static_argnums=0, donate_argnums=1)
 
 
-def _share_memory(a: Array, b: Array) -> bool:
+def share_memory(a: Array, b: Array) -> bool:
     """Whether two arrays are views of the same buffers, as copies to the same place may be."""
     if a is b:
         return True
@@ -181,7 +181,7 @@ def _share_memory(a: Array, b: Array) -> bool:
 
 def _run_in_place(call: Call, a: Array, b: Array) -> Results:
     """Takes over the buffer of `a`, which is gone afterwards in any case."""
-    if _share_memory(a, b):  # a buffer that is given away must not be read under another name
+    if share_memory(a, b):  # a buffer that is given away must not be read under another name
         out: Results = run(call, a, b)
         jax.block_until_ready(out.x)
         a.delete()
@@ -221,6 +221,7 @@ def prepare(
     n: int | None,
     exposed: bool = False,
     precision: int = 0,
+    factorisation: str = "potrf",
 ) -> tuple[Call, Any, Any]:
     """Checks the operands of a solve and works out the call and where the operands belong."""
     a, b = host_or_device(a, "a"), host_or_device(b, "b")
@@ -253,6 +254,7 @@ def prepare(
         triangle=triangle_of(lower),
         exposed=exposed,
         precision=precision,
+        routine=factorisation,
     )
     spec = rhs_spec(b, specs[1], layout)
     split = splits_rows(spec, layout) and (not layout.explicit or size % layout.ranks == 0)

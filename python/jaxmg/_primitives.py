@@ -13,7 +13,7 @@ from jax import Array
 from jax.sharding import PartitionSpec
 
 from . import _calls
-from ._batching import batch_factor_operation, batch_potrs
+from ._batching import batch_factor_operation, batch_solution
 from ._layout import Layout, Resolved
 from ._operands import is_split, pad_rows
 from ._operation import REPLICATED, Operation, Specs, define, rows_spec, typed, vector_spec
@@ -22,7 +22,8 @@ from ._resolve import axis_names
 # --- factorisation ---------------------------------------------------------------------------
 
 
-def _factor_types(a: Any, *, r: Resolved) -> list[Any]:
+def factor_specs(a: Any, r: Resolved) -> tuple[PartitionSpec, PartitionSpec]:
+    """The specs that the types of a factor of `a` show: of its rows, and of what goes with them."""
     rows, vector = rows_spec(r.layout), vector_spec(r.layout)
     if not (r.exposed and is_split(a.sharding.spec)):
         # Within one program the data lie on the ranks whatever the type of a factor shows; where
@@ -31,6 +32,11 @@ def _factor_types(a: Any, *, r: Resolved) -> list[Any]:
         shown = {name for entry in tuple(a.sharding.spec) for name in axis_names(entry)}
         own = tuple(name for name in r.layout.axes if name in shown)
         rows, vector = PartitionSpec(own or None, None), PartitionSpec(own or None)
+    return rows, vector
+
+
+def _factor_types(a: Any, *, r: Resolved) -> list[Any]:
+    rows, vector = factor_specs(a, r)
     return [
         typed(a, r.layout, (r.padded_rows, r.n), a.dtype, rows),
         typed(a, r.layout, (r.aux_count * r.layout.ranks,), a.dtype, vector),
@@ -47,7 +53,7 @@ def _padded_factor(r: Resolved, work: Array, aux: Array, info: Array) -> list[Ar
     ]
 
 
-def _one_device_factor(r: Resolved, work: Array, aux: Array) -> tuple[Array, Array]:
+def one_device_factor(r: Resolved, work: Array, aux: Array) -> tuple[Array, Array]:
     return work[: r.n], aux[: r.on_one_rank.aux_count]
 
 
@@ -81,7 +87,7 @@ def _solution_type(
     return [typed(work, r.layout, b.shape, b.dtype, spec)]
 
 
-def _mismatch_to_nan(r: Resolved, info: Array, b: Array, made_on: int) -> Array:
+def mismatch_to_nan(r: Resolved, info: Array, b: Array, made_on: int) -> Array:
     """b, or NaN if the factor was made with another number of ranks than it is used with."""
     return jnp.where(info[_calls.MADE_ON] == made_on, b, jnp.asarray(jnp.nan, b.dtype))
 
@@ -90,7 +96,7 @@ def _potrs_block(
     r: Resolved, ctx: Array, work: Array, aux: Array, info: Array, b: Array, *, replicated: bool
 ) -> list[Array]:
     if r.exposed and r.layout.kind == "dist":
-        b = _mismatch_to_nan(r, info, b, 0)
+        b = mismatch_to_nan(r, info, b, 0)
     return [_calls.potrs(r, ctx, work, aux, info, b, replicated=replicated)]
 
 
@@ -98,8 +104,8 @@ def _potrs_one_device(
     r: Resolved, work: Array, aux: Array, info: Array, b: Array, *, replicated: bool
 ) -> list[Array]:
     rows = b.shape[0]
-    b = _mismatch_to_nan(r, info, b[: r.n], 1)
-    work, aux = _one_device_factor(r, work, aux)
+    b = mismatch_to_nan(r, info, b[: r.n], 1)
+    work, aux = one_device_factor(r, work, aux)
     (x,) = potrs_p.bind(work, aux, info, b, r=r.on_one_rank, replicated=True)
     return [pad_rows(x, rows)]
 
@@ -118,7 +124,7 @@ potrs_p = define(
         specs=_potrs_specs,
     ),
     _solution_type,
-    batch_potrs,
+    batch_solution,
 )
 
 
@@ -148,14 +154,14 @@ logdet_p = define(
 def _potri_block(r: Resolved, ctx: Array, work: Array, aux: Array, info: Array) -> list[Array]:
     x = _calls.potri(r, ctx, work, aux, info)
     if r.exposed and r.layout.kind == "dist":
-        x = _mismatch_to_nan(r, info, x, 0)
+        x = mismatch_to_nan(r, info, x, 0)
     return [x]
 
 
 def _potri_one_device(r: Resolved, work: Array, aux: Array, info: Array) -> list[Array]:
-    short, aux = _one_device_factor(r, work, aux)
+    short, aux = one_device_factor(r, work, aux)
     (x,) = potri_p.bind(short, aux, info, r=r.on_one_rank)
-    return [pad_rows(_mismatch_to_nan(r, info, x, 1), work.shape[0])]
+    return [pad_rows(mismatch_to_nan(r, info, x, 1), work.shape[0])]
 
 
 potri_p = define(
@@ -187,7 +193,7 @@ def _locate_types(work: Any, aux: Any, info: Any, *, r: Resolved) -> list[Any]:
 
 
 def _locate_one_device(r: Resolved, work: Array, aux: Array, info: Array) -> list[Array]:
-    short, aux = _one_device_factor(r, work, aux)
+    short, aux = one_device_factor(r, work, aux)
     short, info = locate_p.bind(short, aux, info, r=r.on_one_rank)
     return [pad_rows(short, work.shape[0]), info.at[_calls.MADE_ON].set(1)]
 

@@ -51,12 +51,16 @@ class SingularMatrixError(JaxMgError):
     """The matrix is exactly singular.
 
     Attributes:
-        index: 1-based place of the first zero pivot.
+        index: 1-based number of the equation (row) that was found to depend on those eliminated
+            before it, in the order of elimination.
     """
 
     def __init__(self, index: int, routine: str = "lu_solve") -> None:
         self.index = index
-        super().__init__(f"{routine}: pivot {index} is exactly zero; the matrix is singular.")
+        super().__init__(
+            f"{routine}: equation {index} depends on others: its pivot is exactly zero, and the "
+            "matrix is singular. Remove it, or use a least-squares solver."
+        )
 
 
 class ConvergenceError(JaxMgError):
@@ -222,7 +226,7 @@ def explain(code: int | str) -> str:
     if status > 0:
         return (
             f"status {status}: the leading minor of order {status} is not positive definite "
-            f"(Cholesky), or pivot {status} is zero (LU). The results are NaN."
+            f"(Cholesky), or equation {status} depends on others (LU). The results are NaN."
         )
     if status in _NEGATIVE:
         return f"status {status}: {_NEGATIVE[status][1]} The results are NaN."

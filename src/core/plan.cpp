@@ -12,12 +12,25 @@ namespace {
 
 constexpr Size kAlignment = 256;  // of every scratch buffer, in bytes
 constexpr Size kMaxRhsBlock = 512;
+constexpr Size kWidestLuTile =
+    1024;  // on a GPU a block's shared memory holds a column's moved rows
 // Of n, nrhs, tile and columns: then no product of two of them, in bytes, exceeds 2^60.
 constexpr Size kLargest = Size{1} << 28;
+
+// A panel of an LU factorisation is the critical path: narrower ones pay up to larger n.
+Size choose_lu_tile(const PlanRequest& q) {
+  if (q.platform == Platform::cpu) {
+    return q.n >= 4096 ? 256 : q.n >= 1024 ? 128 : q.n >= 256 ? 64 : 32;
+  }
+  return q.n >= 49152 ? 1024 : q.n >= 28672 ? 512 : q.n >= 2048 ? 256 : 128;
+}
 
 // Tile edges measured to be best; the trailing update's inner dimension is the tile.
 Size choose_tile(const PlanRequest& q) {
   const Size rows = std::max<Size>(1, ceil_div(q.n, q.ranks));
+  if (is_lu(q.routine)) {
+    return std::min(choose_lu_tile(q), rows);
+  }
   Size tile = 0;
   if (q.platform == Platform::cpu) {
     tile = q.n >= 3072 ? 256 : q.n >= 1024 ? 128 : q.n >= 512 ? 64 : 32;
@@ -47,6 +60,9 @@ Plan::Plan(const PlanRequest& request) : request_(request) {
   }
   const Size rows = ceil_div(q.n, q.ranks);
   tile_ = q.tile > 0 ? std::min(q.tile, std::max<Size>(1, rows)) : choose_tile(q);
+  if (is_lu(q.routine) && q.platform == Platform::cuda) {
+    tile_ = std::min(tile_, kWidestLuTile);
+  }
   group_ = choose_group(q, tile_);
   if (q.platform == Platform::cuda && q.type == DType::f32 && q.routine == Routine::potrf) {
     precision_ = q.precision;
@@ -59,6 +75,7 @@ Plan::Plan(const PlanRequest& request) : request_(request) {
   const Decisions decided = {tile_, precision_, rhs_block_};
   EntryList list;
   add_cholesky_entries(q, decided, list);
+  add_lu_entries(q, decided, list);
   add_redistribution_entries(q, decided, list);
   if (q.library_bytes > 0) {
     list.scratch(Buffer::library, DType::f32, ceil_div(q.library_bytes, 4));
@@ -95,6 +112,10 @@ Size Plan::total_bytes() const {
   return total;
 }
 
+Distribution Plan::distribution() const {
+  return distribution(request_.natural ? Order::natural : Order::relabelled);
+}
+
 Distribution Plan::distribution(Order order) const {
   return Distribution(request_.n, request_.ranks, tile_, Storage::contiguous, order);
 }
@@ -109,8 +130,12 @@ double Plan::flops() const {
       return unit * n * n * n / 3.0;
     case Routine::potri:
       return unit * n * n * n * 2.0 / 3.0;
+    case Routine::getrf:
+      return unit * n * n * n * 2.0 / 3.0;
     case Routine::potrs:
+    case Routine::getrs:
       return unit * 2.0 * n * n * k;
+    case Routine::getdet:
     case Routine::logdet:
     case Routine::mirror:
     case Routine::cyclic:
@@ -120,12 +145,13 @@ double Plan::flops() const {
 }
 
 std::string_view name(Buffer buffer) {
-  constexpr std::array<std::string_view, 21> names = {
-      "matrix",          "right_hand_side", "saved_diagonal",  "tile_inverse",   "panel_even",
-      "panel_odd",       "split_even",      "split_odd",       "row_scale",      "inverse_scale",
-         "partial_sums",    "tile_rhs",        "tile_rhs_other", "row_block",
-      "probe_vector",    "probe_product",   "probe_transpose", "probe_result",   "send_staging",
-      "receive_staging", "library"};
+  constexpr auto names = std::to_array<std::string_view>(
+      {"matrix",        "right_hand_side", "saved_diagonal", "tile_inverse", "panel_even",
+       "panel_odd",     "split_even",      "split_odd",      "row_scale",    "inverse_scale",
+       "partial_sums",  "tile_rhs",        "tile_rhs_other", "row_block",    "probe_vector",
+       "probe_product", "probe_transpose", "probe_result",   "send_staging", "receive_staging",
+       "pivots",        "moves_even",      "moves_odd",      "inverse_even", "inverse_odd",
+       "row_order",     "permuted_rhs",    "phases",         "library"});
   return names[static_cast<std::size_t>(buffer)];
 }
 
@@ -134,8 +160,9 @@ std::string Plan::json() const {
   std::ostringstream out;
   out << "{\"routine\":\"" << name(request_.routine) << "\",\"n\":" << request_.n
       << ",\"nrhs\":" << request_.nrhs << ",\"ranks\":" << request_.ranks << ",\"tile\":" << tile_
-      << ",\"group\":" << group_ << ",\"rhs_block\":" << rhs_block_
-      << ",\"aux_count\":" << aux_count(request_.n, request_.ranks, tile_)
+      << ",\"group\":" << group_ << ",\"rhs_block\":" << rhs_block_ << ",\"aux_count\":"
+      << (is_lu(request_.routine) ? lu_aux_count(request_, tile_)
+                                  : aux_count(request_.n, request_.ranks, tile_))
       << ",\"scratch_bytes\":" << scratch_bytes_ << ",\"total_bytes\":" << total_bytes()
       << ",\"flops\":" << flops() << ",\"entries\":[";
   bool first = true;

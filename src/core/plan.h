@@ -46,7 +46,15 @@ enum class Buffer {
   probe_result,     // 4 reals
   send_staging,
   receive_staging,
-  library,  // what the vendor library asks for
+  pivots,      // 2 n integers: row interchanges of an LU factorisation, then their product
+  moves_even,  // the interchanges of one panel as moves of rows
+  moves_odd,
+  inverse_even,  // inverses of blocks of the panel's unit triangle
+  inverse_odd,
+  row_order,     // n integers
+  permuted_rhs,  // k x n: right-hand sides in the order of the factor's rows
+  phases,        // one element for each rank
+  library,       // what the vendor library asks for
 };
 
 enum class Place { argument, result, scratch };
@@ -72,6 +80,8 @@ struct PlanRequest {
   Precision precision = Precision::native;
   bool mirror = false;         // only one triangle is valid
   bool replicated_rhs = true;  // b and x are whole on every rank
+  bool natural = false;        // tiles are eliminated by global index
+  bool transpose = false;      // solve with the transposed matrix
   Size library_bytes = 0;      // scratch that the tile library needs, asked by the caller
   Size columns = 0;            // columns of a matrix that is redistributed (0: n)
   Size staging_bytes = 0;      // of one staging buffer (0: choose); less than the least is raised
@@ -97,7 +107,8 @@ class Plan {
   Size scratch_bytes() const { return scratch_bytes_; }
   // Everything that is alive at once on one rank.
   Size total_bytes() const;
-  Distribution distribution(Order order = Order::relabelled) const;
+  Distribution distribution() const;
+  Distribution distribution(Order order) const;
   double flops() const;  // real operations, all ranks together
 
   // One JSON object: what Python shows and checks.
@@ -116,6 +127,9 @@ class Plan {
 // Elements per rank of the aux operand that stands beside a Cholesky factor: the original diagonal
 // tiles, then the inverses of the factor's.
 Size aux_count(Size n, int ranks, Size tile);
+// The same beside an LU factor: inverses of the diagonal tiles of L and of U, on platforms that
+// solve with them.
+Size lu_aux_count(const PlanRequest& request, Size tile);
 
 std::string_view name(Buffer buffer);
 

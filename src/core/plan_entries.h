@@ -40,6 +40,9 @@ Size mirror_staging_count(const PlanRequest& request, Size rows, Size tile);
 
 // potrf, potrs, logdet, locate, potri
 void add_cholesky_entries(const PlanRequest& request, const Decisions& decided, EntryList& list);
+// getrf, getrs, getdet
+bool is_lu(Routine routine);
+void add_lu_entries(const PlanRequest& request, const Decisions& decided, EntryList& list);
 // mirror, cyclic
 void add_redistribution_entries(const PlanRequest& request, const Decisions& decided,
                                 EntryList& list);

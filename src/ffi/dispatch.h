@@ -12,6 +12,7 @@
 #include "algo/cyclic.h"
 #include "algo/first_failing_minor.h"
 #include "algo/rank.h"
+#include "ffi/dispatch_lu.h"
 #include "ffi/operands.h"
 
 namespace jaxmg {
@@ -41,6 +42,10 @@ void run_routine(Rank<Device>& rank, const CallKind& kind, const Operands& o) {
     case Routine::cyclic:
       return kind.inverse ? from_cyclic<Device, T>(rank, q.n, plan.tile(), q.columns, matrix)
                           : to_cyclic<Device, T>(rank, q.n, plan.tile(), q.columns, matrix);
+    case Routine::getrf:
+    case Routine::getrs:
+    case Routine::getdet:
+      return run_lu_routine<Device, T>(rank, o);
     case Routine::mirror:
       break;
   }

@@ -102,6 +102,12 @@ const char* name_of(jaxmg_routine routine) {
       return "jaxmg_potri";
     case JAXMG_CYCLIC:
       return "jaxmg_cyclic";
+    case JAXMG_GETRF:
+      return "jaxmg_getrf";
+    case JAXMG_GETRS:
+      return "jaxmg_getrs";
+    case JAXMG_GETDET:
+      return "jaxmg_getdet";
   }
   return "jaxmg";
 }
@@ -157,9 +163,15 @@ class Decoder {
         return get(given, "replicated", call_.replicated);
       case JAXMG_CYCLIC:
         return get(given, "inverse", call_.inverse);
+      case JAXMG_GETRF:
+        return get(given, "natural", call_.natural);
+      case JAXMG_GETRS:
+        get(given, "transpose", call_.transpose);
+        return get(given, "replicated", call_.replicated);
       case JAXMG_LOGDET:
       case JAXMG_LOCATE:
       case JAXMG_POTRI:
+      case JAXMG_GETDET:
         return;
     }
   }
@@ -305,6 +317,9 @@ XLA_FFI_DEFINE_HANDLER_SYMBOL(jaxmg_logdet, execute<JAXMG_LOGDET>, JAXMG_BINDING
 XLA_FFI_DEFINE_HANDLER_SYMBOL(jaxmg_locate, execute<JAXMG_LOCATE>, JAXMG_BINDING);
 XLA_FFI_DEFINE_HANDLER_SYMBOL(jaxmg_potri, execute<JAXMG_POTRI>, JAXMG_BINDING);
 XLA_FFI_DEFINE_HANDLER_SYMBOL(jaxmg_cyclic, execute<JAXMG_CYCLIC>, JAXMG_BINDING);
+XLA_FFI_DEFINE_HANDLER_SYMBOL(jaxmg_getrf, execute<JAXMG_GETRF>, JAXMG_BINDING);
+XLA_FFI_DEFINE_HANDLER_SYMBOL(jaxmg_getrs, execute<JAXMG_GETRS>, JAXMG_BINDING);
+XLA_FFI_DEFINE_HANDLER_SYMBOL(jaxmg_getdet, execute<JAXMG_GETDET>, JAXMG_BINDING);
 
 // What XLA must be told of the state's type before the first call.
 extern "C" void* jaxmg_type_id() {

@@ -14,7 +14,8 @@ bool CallKind::operator==(const CallKind& other) const {
   return a.routine == b.routine && a.type == b.type && a.n == b.n && a.nrhs == b.nrhs &&
          a.ranks == b.ranks && a.tile == b.tile && a.mirror == b.mirror &&
          a.precision == b.precision && a.replicated_rhs == b.replicated_rhs &&
-         a.columns == b.columns && triangle == other.triangle && inverse == other.inverse;
+         a.natural == b.natural && a.transpose == b.transpose && a.columns == b.columns &&
+         triangle == other.triangle && inverse == other.inverse;
 }
 
 void check_context_operand(const jaxmg_call& call) {
@@ -83,6 +84,11 @@ CallKind call_kind(const jaxmg_call& call, const Context& context, Platform plat
       kind.inverse = call.inverse != 0;
       q.columns = reader.argument(1, "a", q.type, {kAny, kAny}).dims[1];
       break;
+    case Routine::getrf:
+    case Routine::getrs:
+    case Routine::getdet:
+      read_lu_attributes(call, kind);
+      break;
     case Routine::logdet:
     case Routine::locate:
     case Routine::potri:
@@ -149,6 +155,11 @@ Operands sort_operands(const jaxmg_call& call, const Plan& plan) {
       o.matrix = in_place(o, a, r.result(0, "a", q.type, {a.dims[0], q.columns}));
       break;
     }
+    case Routine::getrf:
+    case Routine::getrs:
+    case Routine::getdet:
+      sort_lu_operands(call, plan, o);
+      break;
     case Routine::mirror:
       r.fail("no such target");
   }

@@ -37,4 +37,9 @@ void herk(Size n, Size k, Real<T> alpha, const T* a, Size lda, Real<T> beta, T* 
 template <class T>
 int potrf(Size n, T* a, Size lda);
 
+// LU factors of an m x n matrix in place; row j was exchanged with row pivots_j (from 1). Returns
+// LAPACK's info.
+template <class T>
+int getrf(Size m, Size n, T* a, Size lda, int* pivots);
+
 }  // namespace jaxmg::tile::blas
