@@ -56,7 +56,7 @@ def context(
     return out
 
 
-def _call(target: str, results: Any, aliases: dict[int, int], *args: Any, **attrs: int) -> Any:
+def call(target: str, results: Any, aliases: dict[int, int], *args: Any, **attrs: int) -> Any:
     call = jax.ffi.ffi_call(target, results, input_output_aliases=aliases)
     return call(*args, **{name: np.int64(value) for name, value in attrs.items()})
 
@@ -68,7 +68,7 @@ def potrf(r: Resolved, ctx: Array, a: Array) -> tuple[Array, Array, Array]:
         Shape((r.aux_count,), a.dtype),
         Shape((8,), jnp.int32),
     )
-    work, aux, info = _call(
+    work, aux, info = call(
         "jaxmg_potrf",
         results,
         {1: 0},
@@ -86,7 +86,7 @@ def potrs(
     r: Resolved, ctx: Array, work: Array, aux: Array, info: Array, b: Array, *, replicated: bool
 ) -> Array:
     """Solves with a factor. `b` is (n, k) on every rank, or (rows, k) if not `replicated`."""
-    x: Array = _call(
+    x: Array = call(
         "jaxmg_potrs",
         Shape(b.shape, b.dtype),
         {4: 0},
@@ -105,14 +105,14 @@ def potrs(
 def logdet(r: Resolved, ctx: Array, work: Array, info: Array) -> Array:
     """log(det(A)) from a factor."""
     result = Shape((), jnp.dtype(r.real_dtype))
-    value: Array = _call("jaxmg_logdet", result, {}, ctx, work, info, n=r.n, tile=r.tile)
+    value: Array = call("jaxmg_logdet", result, {}, ctx, work, info, n=r.n, tile=r.tile)
     return value
 
 
 def potri(r: Resolved, ctx: Array, work: Array, aux: Array, info: Array) -> Array:
     """The rows of A^-1, in the place of the factor."""
     result = Shape(work.shape, work.dtype)
-    x: Array = _call("jaxmg_potri", result, {1: 0}, ctx, work, aux, info, n=r.n, tile=r.tile)
+    x: Array = call("jaxmg_potri", result, {1: 0}, ctx, work, aux, info, n=r.n, tile=r.tile)
     return x
 
 
@@ -121,7 +121,7 @@ def locate_always(
 ) -> tuple[Array, Array]:
     """Restores A in the place of a failed factor and finds the first failing leading minor."""
     results = (Shape(work.shape, work.dtype), Shape((8,), jnp.int32))
-    work, info = _call(
+    work, info = call(
         "jaxmg_locate", results, {1: 0, 3: 1}, ctx, work, aux, info, n=r.n, tile=r.tile
     )
     return work, info
@@ -145,7 +145,7 @@ def locate(r: Resolved, ctx: Array, work: Array, aux: Array, info: Array) -> tup
 
 def cyclic(ctx: Array, a: Array, *, n: int, tile: int, inverse: bool) -> Array:
     """Moves rows between contiguous and block-cyclic storage, in place."""
-    out: Array = _call(
+    out: Array = call(
         "jaxmg_cyclic",
         Shape(a.shape, a.dtype),
         {1: 0},

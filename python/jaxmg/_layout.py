@@ -19,7 +19,20 @@ from . import _native
 
 AnyMesh = Mesh | AbstractMesh
 
-ROUTINES = {"potrf": 0, "potrs": 1, "logdet": 2, "locate": 3, "mirror": 4, "cyclic": 5, "potri": 6}
+ROUTINES = {
+    "potrf": 0,
+    "potrs": 1,
+    "logdet": 2,
+    "locate": 3,
+    "mirror": 4,
+    "cyclic": 5,
+    "potri": 6,
+    "geqrf": 7,
+    "ormqr": 8,
+    "orgqr": 9,
+    "qr_r": 10,
+    "geqrs": 11,
+}
 DTYPES = {"float32": 0, "float64": 1, "complex64": 2, "complex128": 3}
 PLATFORMS = {"cpu": 0, "cuda": 1}
 

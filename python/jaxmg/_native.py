@@ -27,6 +27,11 @@ TARGETS = (
     "jaxmg_locate",
     "jaxmg_cyclic",
     "jaxmg_potri",
+    "jaxmg_geqrf",
+    "jaxmg_ormqr",
+    "jaxmg_orgqr",
+    "jaxmg_qr_r",
+    "jaxmg_geqrs",
 )
 STATE_TYPE = "JaxMgSite"
 

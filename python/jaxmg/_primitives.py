@@ -22,7 +22,7 @@ from ._resolve import axis_names
 # --- factorisation ---------------------------------------------------------------------------
 
 
-def _factor_types(a: Any, *, r: Resolved) -> list[Any]:
+def factor_types(a: Any, *, r: Any) -> list[Any]:
     rows, vector = rows_spec(r.layout), vector_spec(r.layout)
     if not (r.exposed and is_split(a.sharding.spec)):
         # Within one program the data lie on the ranks whatever the type of a factor shows; where
@@ -38,7 +38,7 @@ def _factor_types(a: Any, *, r: Resolved) -> list[Any]:
     ]
 
 
-def _padded_factor(r: Resolved, work: Array, aux: Array, info: Array) -> list[Array]:
+def padded_factor(r: Any, work: Array, aux: Array, info: Array) -> list[Array]:
     """A factor made on one device in the shapes of the layout, marked as such."""
     return [
         pad_rows(work, r.padded_rows),
@@ -52,7 +52,7 @@ def _one_device_factor(r: Resolved, work: Array, aux: Array) -> tuple[Array, Arr
 
 
 def _potrf_one_device(r: Resolved, a: Array) -> list[Array]:
-    return _padded_factor(r, *potrf_p.bind(a[: r.n], r=r.on_one_rank))
+    return padded_factor(r, *potrf_p.bind(a[: r.n], r=r.on_one_rank))
 
 
 potrf_p = define(
@@ -66,7 +66,7 @@ potrf_p = define(
             (rows_spec(layout), vector_spec(layout), REPLICATED),
         ),
     ),
-    _factor_types,
+    factor_types,
     batch_factor_operation,
 )
 

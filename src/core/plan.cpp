@@ -46,7 +46,9 @@ Plan::Plan(const PlanRequest& request) : request_(request) {
         ", columns = " + std::to_string(q.columns));
   }
   const Size rows = ceil_div(q.n, q.ranks);
-  tile_ = q.tile > 0 ? std::min(q.tile, std::max<Size>(1, rows)) : choose_tile(q);
+  tile_ = q.tile > 0         ? std::min(q.tile, std::max<Size>(1, rows))
+          : is_qr(q.routine) ? choose_qr_tile(q)
+                             : choose_tile(q);
   group_ = choose_group(q, tile_);
   if (q.platform == Platform::cuda && q.type == DType::f32 && q.routine == Routine::potrf) {
     precision_ = q.precision;
@@ -60,6 +62,7 @@ Plan::Plan(const PlanRequest& request) : request_(request) {
   EntryList list;
   add_cholesky_entries(q, decided, list);
   add_redistribution_entries(q, decided, list);
+  add_qr_entries(q, decided, list);
   if (q.library_bytes > 0) {
     list.scratch(Buffer::library, DType::f32, ceil_div(q.library_bytes, 4));
   }
@@ -111,21 +114,44 @@ double Plan::flops() const {
       return unit * n * n * n * 2.0 / 3.0;
     case Routine::potrs:
       return unit * 2.0 * n * n * k;
+    case Routine::geqrf:
+    case Routine::ormqr:
+    case Routine::orgqr:
+    case Routine::geqrs: {
+      const double c = static_cast<double>(request_.columns);
+      const double small = std::min(n, c);
+      if (request_.routine == Routine::geqrf) {
+        // 2 m n^2 - 2/3 n^3 for m >= n
+        return unit *
+               (2.0 * n * c * small - (n + c) * small * small + 2.0 / 3.0 * small * small * small);
+      }
+      // Of the 4 k m n - 2 k n^2 operations on k columns, the identity has about half.
+      const double half = request_.routine == Routine::orgqr ? 0.5 : 1.0;
+      return unit * half * k * (4.0 * n * small - 2.0 * small * small);
+    }
     case Routine::logdet:
     case Routine::mirror:
     case Routine::cyclic:
+    case Routine::qr_r:
       return 0.0;
   }
   return 0.0;
 }
 
 std::string_view name(Buffer buffer) {
-  constexpr std::array<std::string_view, 22> names = {
-      "matrix",          "right_hand_side", "saved_diagonal",  "tile_inverse",   "panel_even",
-      "panel_odd",       "split_even",      "split_odd",       "row_scale",      "inverse_scale",
-      "panel_inverse",   "partial_sums",    "tile_rhs",        "tile_rhs_other", "row_block",
-      "probe_vector",    "probe_product",   "probe_transpose", "probe_result",   "send_staging",
-      "receive_staging", "library"};
+  constexpr std::array<std::string_view, 34> names = {
+      "matrix",           "right_hand_side",    "saved_diagonal",
+      "tile_inverse",     "panel_even",         "panel_odd",
+      "split_even",       "split_odd",          "row_scale",
+      "inverse_scale",    "panel_inverse",      "partial_sums",
+      "tile_rhs",         "tile_rhs_other",     "row_block",
+      "probe_vector",     "probe_product",      "probe_transpose",
+      "probe_result",     "send_staging",       "receive_staging",
+      "panel_columns",    "gathered_triangles", "stacked_triangles",
+      "panel_small",      "panel_signs",        "product",
+      "product_other",    "ahead_product",      "local_rhs",
+      "block_reflectors", "orthogonal",         "triangular",
+      "library"};
   return names[static_cast<std::size_t>(buffer)];
 }
 
@@ -134,8 +160,9 @@ std::string Plan::json() const {
   std::ostringstream out;
   out << "{\"routine\":\"" << name(request_.routine) << "\",\"n\":" << request_.n
       << ",\"nrhs\":" << request_.nrhs << ",\"ranks\":" << request_.ranks << ",\"tile\":" << tile_
-      << ",\"group\":" << group_ << ",\"rhs_block\":" << rhs_block_
-      << ",\"aux_count\":" << aux_count(request_.n, request_.ranks, tile_)
+      << ",\"group\":" << group_ << ",\"rhs_block\":" << rhs_block_ << ",\"aux_count\":"
+      << (is_qr(request_.routine) ? qr_aux_count(request_.n, request_.columns, tile_)
+                                  : aux_count(request_.n, request_.ranks, tile_))
       << ",\"scratch_bytes\":" << scratch_bytes_ << ",\"total_bytes\":" << total_bytes()
       << ",\"flops\":" << flops() << ",\"entries\":[";
   bool first = true;

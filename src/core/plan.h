@@ -47,7 +47,19 @@ enum class Buffer {
   probe_result,     // 4 reals
   send_staging,
   receive_staging,
-  library,  // what the vendor library asks for
+  panel_columns,       // the rows of a QR panel that are left, as columns
+  gathered_triangles,  // one tile a rank
+  stacked_triangles,   // the same without gaps
+  panel_small,         // tiles that are being worked on
+  panel_signs,         // diagonal of +-1
+  product,             // of a matrix with a block reflector
+  product_other,       // the same, a second one
+  ahead_product,       // both, for the next panel
+  local_rhs,           // k x L: right-hand sides of this rank's rows
+  block_reflectors,    // T of each panel (aux)
+  orthogonal,          // Q
+  triangular,          // R
+  library,             // what the vendor library asks for
 };
 
 enum class Place { argument, result, scratch };
@@ -74,7 +86,7 @@ struct PlanRequest {
   bool mirror = false;         // only one triangle is valid
   bool replicated_rhs = true;  // b and x are whole on every rank
   Size library_bytes = 0;      // scratch that the tile library needs, asked by the caller
-  Size columns = 0;            // columns of a matrix that is redistributed (0: n)
+  Size columns = 0;            // of a matrix that is not square; where it is redistributed, 0: n
   Size staging_bytes = 0;      // of one staging buffer (0: choose); less than the least is raised
 };
 
@@ -117,6 +129,9 @@ class Plan {
 // Elements per rank of the aux operand that stands beside a Cholesky factor: the original diagonal
 // tiles, then the inverses of the factor's.
 Size aux_count(Size n, int ranks, Size tile);
+
+// The same for a QR factorisation of m x n: a tile x width triangle for each panel.
+Size qr_aux_count(Size m, Size n, Size tile);
 
 std::string_view name(Buffer buffer);
 

@@ -16,10 +16,16 @@ enum class Routine {
   mirror,  // the other triangle of a Hermitian matrix
   cyclic,  // block-cyclic storage and back
   potri,   // inverse from a Cholesky factor
+  geqrf,   // QR factorisation
+  ormqr,   // product with Q or Q^H
+  orgqr,   // Q and R in full
+  qr_r,    // R in full
+  geqrs,   // least squares or minimum norm from a QR factorisation
 };
 
-inline constexpr std::array<std::string_view, 7> kRoutineNames = {
-    "potrf", "potrs", "logdet", "locate", "mirror", "cyclic", "potri"};
+inline constexpr std::array<std::string_view, 12> kRoutineNames = {
+    "potrf", "potrs", "logdet", "locate", "mirror", "cyclic",
+    "potri", "geqrf", "ormqr",  "orgqr",  "qr_r",   "geqrs"};
 inline constexpr std::size_t kRoutines = kRoutineNames.size();
 
 constexpr std::string_view name(Routine routine) {

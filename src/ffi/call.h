@@ -18,6 +18,11 @@ enum jaxmg_routine : std::int32_t {
   JAXMG_LOCATE = 3,
   JAXMG_CYCLIC = 5,
   JAXMG_POTRI = 6,
+  JAXMG_GEQRF = 7,
+  JAXMG_ORMQR = 8,
+  JAXMG_ORGQR = 9,
+  JAXMG_QR_R = 10,
+  JAXMG_GEQRS = 11,
 };
 enum jaxmg_dtype : std::int32_t {
   JAXMG_F32 = 0,
@@ -69,6 +74,7 @@ struct jaxmg_call {
   std::int64_t triangle;    // -1 whole matrix, 0 only the lower triangle is valid, 1 the upper
   std::int64_t replicated;  // right-hand sides and solutions are whole on every rank
   std::int64_t inverse;     // redistribute back
+  std::int64_t adjoint;     // Q^H instead of Q; minimum norm instead of least squares
 
   // Scratch memory that lives until the call completes, or null if there is not enough. A null
   // function means that the engine allocates by itself.
@@ -111,9 +117,10 @@ struct jaxmg_plan_request {
 JAXMG_EXPORT std::int64_t jaxmg_plan(const jaxmg_plan_request* request, char* out,
                                      std::int64_t capacity);
 
-// Counters by name: "potrf", "potrs", "logdet", "locate", "cyclic", "potri": distributed operations
-// completed, counted once per group; "pending": calls that wait for peers, by group; "sites": call
-// sites alive; "threads": engine threads made so far. -1 for any other name.
+// Counters by name: "potrf", "potrs", "logdet", "locate", "cyclic", "potri", "geqrf", "ormqr",
+// "orgqr", "qr_r", "geqrs": distributed operations completed, counted once per group; "pending":
+// calls that wait for peers, by group; "sites": call sites alive; "threads": engine threads made so
+// far. -1 for any other name.
 JAXMG_EXPORT std::int64_t jaxmg_counter(const char* name);
 JAXMG_EXPORT void jaxmg_reset_counters();
 

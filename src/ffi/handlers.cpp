@@ -102,6 +102,16 @@ const char* name_of(jaxmg_routine routine) {
       return "jaxmg_potri";
     case JAXMG_CYCLIC:
       return "jaxmg_cyclic";
+    case JAXMG_GEQRF:
+      return "jaxmg_geqrf";
+    case JAXMG_ORMQR:
+      return "jaxmg_ormqr";
+    case JAXMG_ORGQR:
+      return "jaxmg_orgqr";
+    case JAXMG_QR_R:
+      return "jaxmg_qr_r";
+    case JAXMG_GEQRS:
+      return "jaxmg_geqrs";
   }
   return "jaxmg";
 }
@@ -157,9 +167,15 @@ class Decoder {
         return get(given, "replicated", call_.replicated);
       case JAXMG_CYCLIC:
         return get(given, "inverse", call_.inverse);
+      case JAXMG_ORMQR:
+      case JAXMG_GEQRS:
+        return get(given, "adjoint", call_.adjoint);
       case JAXMG_LOGDET:
       case JAXMG_LOCATE:
       case JAXMG_POTRI:
+      case JAXMG_GEQRF:
+      case JAXMG_ORGQR:
+      case JAXMG_QR_R:
         return;
     }
   }
@@ -305,6 +321,11 @@ XLA_FFI_DEFINE_HANDLER_SYMBOL(jaxmg_logdet, execute<JAXMG_LOGDET>, JAXMG_BINDING
 XLA_FFI_DEFINE_HANDLER_SYMBOL(jaxmg_locate, execute<JAXMG_LOCATE>, JAXMG_BINDING);
 XLA_FFI_DEFINE_HANDLER_SYMBOL(jaxmg_potri, execute<JAXMG_POTRI>, JAXMG_BINDING);
 XLA_FFI_DEFINE_HANDLER_SYMBOL(jaxmg_cyclic, execute<JAXMG_CYCLIC>, JAXMG_BINDING);
+XLA_FFI_DEFINE_HANDLER_SYMBOL(jaxmg_geqrf, execute<JAXMG_GEQRF>, JAXMG_BINDING);
+XLA_FFI_DEFINE_HANDLER_SYMBOL(jaxmg_ormqr, execute<JAXMG_ORMQR>, JAXMG_BINDING);
+XLA_FFI_DEFINE_HANDLER_SYMBOL(jaxmg_orgqr, execute<JAXMG_ORGQR>, JAXMG_BINDING);
+XLA_FFI_DEFINE_HANDLER_SYMBOL(jaxmg_qr_r, execute<JAXMG_QR_R>, JAXMG_BINDING);
+XLA_FFI_DEFINE_HANDLER_SYMBOL(jaxmg_geqrs, execute<JAXMG_GEQRS>, JAXMG_BINDING);
 
 // What XLA must be told of the state's type before the first call.
 extern "C" void* jaxmg_type_id() {

@@ -14,7 +14,8 @@ bool CallKind::operator==(const CallKind& other) const {
   return a.routine == b.routine && a.type == b.type && a.n == b.n && a.nrhs == b.nrhs &&
          a.ranks == b.ranks && a.tile == b.tile && a.mirror == b.mirror &&
          a.precision == b.precision && a.replicated_rhs == b.replicated_rhs &&
-         a.columns == b.columns && triangle == other.triangle && inverse == other.inverse;
+         a.columns == b.columns && triangle == other.triangle && inverse == other.inverse &&
+         adjoint == other.adjoint;
 }
 
 void check_context_operand(const jaxmg_call& call) {
@@ -83,6 +84,13 @@ CallKind call_kind(const jaxmg_call& call, const Context& context, Platform plat
       kind.inverse = call.inverse != 0;
       q.columns = reader.argument(1, "a", q.type, {kAny, kAny}).dims[1];
       break;
+    case Routine::geqrf:
+    case Routine::ormqr:
+    case Routine::orgqr:
+    case Routine::qr_r:
+    case Routine::geqrs:
+      read_qr_kind(reader, call, kind);
+      break;
     case Routine::logdet:
     case Routine::locate:
     case Routine::potri:
@@ -149,6 +157,12 @@ Operands sort_operands(const jaxmg_call& call, const Plan& plan) {
       o.matrix = in_place(o, a, r.result(0, "a", q.type, {a.dims[0], q.columns}));
       break;
     }
+    case Routine::geqrf:
+    case Routine::ormqr:
+    case Routine::orgqr:
+    case Routine::qr_r:
+    case Routine::geqrs:
+      return sort_qr_operands(r, call, plan);
     case Routine::mirror:
       r.fail("no such target");
   }
