@@ -18,6 +18,7 @@ from ._native import set_threads, set_timeout
 from ._plan import Plan, plan
 from ._potri import potri
 from ._potrs import potrs
+from ._qr_api import qr
 from ._selftest import selftest
 from .cyclic import (
     cyclic_1d,
@@ -71,6 +72,7 @@ __all__ = [
     "potri_symmetrize",
     "potrs",
     "potrs_shardmap_ctx",
+    "qr",
     "selftest",
     "set_threads",
     "set_timeout",

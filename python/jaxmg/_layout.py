@@ -19,18 +19,13 @@ from . import _native
 
 AnyMesh = Mesh | AbstractMesh
 
-ROUTINES = {
-    "potrf": 0,
-    "potrs": 1,
-    "logdet": 2,
-    "locate": 3,
-    "mirror": 4,
-    "cyclic": 5,
-    "potri": 6,
-    "getrf": 7,
-    "getrs": 8,
-    "getdet": 9,
-}
+# In the order of ``Routine`` in src/core/routine.h.
+_ROUTINES = """
+    potrf potrs logdet locate mirror cyclic potri
+    getrf getrs getdet
+    geqrf ormqr orgqr qr_r geqrs
+"""
+ROUTINES = {name: i for i, name in enumerate(_ROUTINES.split())}
 DTYPES = {"float32": 0, "float64": 1, "complex64": 2, "complex128": 3}
 PLATFORMS = {"cpu": 0, "cuda": 1}
 

@@ -30,6 +30,11 @@ TARGETS = (
     "jaxmg_getrf",
     "jaxmg_getrs",
     "jaxmg_getdet",
+    "jaxmg_geqrf",
+    "jaxmg_ormqr",
+    "jaxmg_orgqr",
+    "jaxmg_qr_r",
+    "jaxmg_geqrs",
 )
 STATE_TYPE = "JaxMgSite"
 

@@ -40,6 +40,18 @@ _PURPOSE = {
     "row_order": "order of rows",
     "permuted_rhs": "right-hand sides, reordered",
     "phases": "signs of the ranks",
+    "panel_columns": "panel, rows of A",
+    "gathered_triangles": "triangles of all devices",
+    "stacked_triangles": "the same, stacked",
+    "panel_small": "tiles of the panel",
+    "panel_signs": "signs of the panel",
+    "product": "products with a panel",
+    "product_other": "the same, second buffer",
+    "ahead_product": "products of the look-ahead",
+    "local_rhs": "right-hand sides of a device",
+    "block_reflectors": "triangles of the reflectors",
+    "orthogonal": "Q",
+    "triangular": "R",
     "library": "vendor library",
 }
 

@@ -22,7 +22,7 @@ from ._resolve import axis_names
 # --- factorisation ---------------------------------------------------------------------------
 
 
-def factor_specs(a: Any, r: Resolved) -> tuple[PartitionSpec, PartitionSpec]:
+def factor_specs(a: Any, r: Any) -> tuple[PartitionSpec, PartitionSpec]:
     """The specs that the types of a factor of `a` show: of its rows, and of what goes with them."""
     rows, vector = rows_spec(r.layout), vector_spec(r.layout)
     if not (r.exposed and is_split(a.sharding.spec)):
@@ -35,7 +35,7 @@ def factor_specs(a: Any, r: Resolved) -> tuple[PartitionSpec, PartitionSpec]:
     return rows, vector
 
 
-def _factor_types(a: Any, *, r: Resolved) -> list[Any]:
+def factor_types(a: Any, *, r: Any) -> list[Any]:
     rows, vector = factor_specs(a, r)
     return [
         typed(a, r.layout, (r.padded_rows, r.n), a.dtype, rows),
@@ -44,7 +44,7 @@ def _factor_types(a: Any, *, r: Resolved) -> list[Any]:
     ]
 
 
-def _padded_factor(r: Resolved, work: Array, aux: Array, info: Array) -> list[Array]:
+def padded_factor(r: Any, work: Array, aux: Array, info: Array) -> list[Array]:
     """A factor made on one device in the shapes of the layout, marked as such."""
     return [
         pad_rows(work, r.padded_rows),
@@ -58,7 +58,7 @@ def one_device_factor(r: Resolved, work: Array, aux: Array) -> tuple[Array, Arra
 
 
 def _potrf_one_device(r: Resolved, a: Array) -> list[Array]:
-    return _padded_factor(r, *potrf_p.bind(a[: r.n], r=r.on_one_rank))
+    return padded_factor(r, *potrf_p.bind(a[: r.n], r=r.on_one_rank))
 
 
 potrf_p = define(
@@ -72,7 +72,7 @@ potrf_p = define(
             (rows_spec(layout), vector_spec(layout), REPLICATED),
         ),
     ),
-    _factor_types,
+    factor_types,
     batch_factor_operation,
 )
 

@@ -59,7 +59,9 @@ Plan::Plan(const PlanRequest& request) : request_(request) {
         ", columns = " + std::to_string(q.columns));
   }
   const Size rows = ceil_div(q.n, q.ranks);
-  tile_ = q.tile > 0 ? std::min(q.tile, std::max<Size>(1, rows)) : choose_tile(q);
+  tile_ = q.tile > 0         ? std::min(q.tile, std::max<Size>(1, rows))
+          : is_qr(q.routine) ? choose_qr_tile(q)
+                             : choose_tile(q);
   if (is_lu(q.routine) && q.platform == Platform::cuda) {
     tile_ = std::min(tile_, kWidestLuTile);
   }
@@ -77,6 +79,7 @@ Plan::Plan(const PlanRequest& request) : request_(request) {
   add_cholesky_entries(q, decided, list);
   add_lu_entries(q, decided, list);
   add_redistribution_entries(q, decided, list);
+  add_qr_entries(q, decided, list);
   if (q.library_bytes > 0) {
     list.scratch(Buffer::library, DType::f32, ceil_div(q.library_bytes, 4));
   }
@@ -135,23 +138,73 @@ double Plan::flops() const {
     case Routine::potrs:
     case Routine::getrs:
       return unit * 2.0 * n * n * k;
-    case Routine::getdet:
+    case Routine::geqrf:
+    case Routine::ormqr:
+    case Routine::orgqr:
+    case Routine::geqrs: {
+      const double c = static_cast<double>(request_.columns);
+      const double small = std::min(n, c);
+      if (request_.routine == Routine::geqrf) {
+        // 2 m n^2 - 2/3 n^3 for m >= n
+        return unit *
+               (2.0 * n * c * small - (n + c) * small * small + 2.0 / 3.0 * small * small * small);
+      }
+      // Of the 4 k m n - 2 k n^2 operations on k columns, the identity has about half.
+      const double half = request_.routine == Routine::orgqr ? 0.5 : 1.0;
+      return unit * half * k * (4.0 * n * small - 2.0 * small * small);
+    }
     case Routine::logdet:
+    case Routine::getdet:
     case Routine::mirror:
     case Routine::cyclic:
+    case Routine::qr_r:
       return 0.0;
   }
   return 0.0;
 }
 
 std::string_view name(Buffer buffer) {
-  constexpr auto names = std::to_array<std::string_view>(
-      {"matrix",        "right_hand_side", "saved_diagonal", "tile_inverse", "panel_even",
-       "panel_odd",     "split_even",      "split_odd",      "row_scale",    "inverse_scale",
-       "partial_sums",  "tile_rhs",        "tile_rhs_other", "row_block",    "probe_vector",
-       "probe_product", "probe_transpose", "probe_result",   "send_staging", "receive_staging",
-       "pivots",        "moves_even",      "moves_odd",      "inverse_even", "inverse_odd",
-       "row_order",     "permuted_rhs",    "phases",         "library"});
+  constexpr auto names = std::to_array<std::string_view>({"matrix",
+                                                          "right_hand_side",
+                                                          "saved_diagonal",
+                                                          "tile_inverse",
+                                                          "panel_even",
+                                                          "panel_odd",
+                                                          "split_even",
+                                                          "split_odd",
+                                                          "row_scale",
+                                                          "inverse_scale",
+                                                          "partial_sums",
+                                                          "tile_rhs",
+                                                          "tile_rhs_other",
+                                                          "row_block",
+                                                          "probe_vector",
+                                                          "probe_product",
+                                                          "probe_transpose",
+                                                          "probe_result",
+                                                          "send_staging",
+                                                          "receive_staging",
+                                                          "pivots",
+                                                          "moves_even",
+                                                          "moves_odd",
+                                                          "inverse_even",
+                                                          "inverse_odd",
+                                                          "row_order",
+                                                          "permuted_rhs",
+                                                          "phases",
+                                                          "panel_columns",
+                                                          "gathered_triangles",
+                                                          "stacked_triangles",
+                                                          "panel_small",
+                                                          "panel_signs",
+                                                          "product",
+                                                          "product_other",
+                                                          "ahead_product",
+                                                          "local_rhs",
+                                                          "block_reflectors",
+                                                          "orthogonal",
+                                                          "triangular",
+                                                          "library"});
   return names[static_cast<std::size_t>(buffer)];
 }
 
@@ -161,8 +214,9 @@ std::string Plan::json() const {
   out << "{\"routine\":\"" << name(request_.routine) << "\",\"n\":" << request_.n
       << ",\"nrhs\":" << request_.nrhs << ",\"ranks\":" << request_.ranks << ",\"tile\":" << tile_
       << ",\"group\":" << group_ << ",\"rhs_block\":" << rhs_block_ << ",\"aux_count\":"
-      << (is_lu(request_.routine) ? lu_aux_count(request_, tile_)
-                                  : aux_count(request_.n, request_.ranks, tile_))
+      << (is_lu(request_.routine)   ? lu_aux_count(request_, tile_)
+          : is_qr(request_.routine) ? qr_aux_count(request_.n, request_.columns, tile_)
+                                    : aux_count(request_.n, request_.ranks, tile_))
       << ",\"scratch_bytes\":" << scratch_bytes_ << ",\"total_bytes\":" << total_bytes()
       << ",\"flops\":" << flops() << ",\"entries\":[";
   bool first = true;

@@ -51,10 +51,22 @@ enum class Buffer {
   moves_odd,
   inverse_even,  // inverses of blocks of the panel's unit triangle
   inverse_odd,
-  row_order,     // n integers
-  permuted_rhs,  // k x n: right-hand sides in the order of the factor's rows
-  phases,        // one element for each rank
-  library,       // what the vendor library asks for
+  row_order,           // n integers
+  permuted_rhs,        // k x n: right-hand sides in the order of the factor's rows
+  phases,              // one element for each rank
+  panel_columns,       // the rows of a QR panel that are left, as columns
+  gathered_triangles,  // one tile a rank
+  stacked_triangles,   // the same without gaps
+  panel_small,         // tiles that are being worked on
+  panel_signs,         // diagonal of +-1
+  product,             // of a matrix with a block reflector
+  product_other,       // the same, a second one
+  ahead_product,       // both, for the next panel
+  local_rhs,           // k x L: right-hand sides of this rank's rows
+  block_reflectors,    // T of each panel (aux)
+  orthogonal,          // Q
+  triangular,          // R
+  library,             // what the vendor library asks for
 };
 
 enum class Place { argument, result, scratch };
@@ -83,7 +95,7 @@ struct PlanRequest {
   bool natural = false;        // tiles are eliminated by global index
   bool transpose = false;      // solve with the transposed matrix
   Size library_bytes = 0;      // scratch that the tile library needs, asked by the caller
-  Size columns = 0;            // columns of a matrix that is redistributed (0: n)
+  Size columns = 0;            // of a matrix that is not square; where it is redistributed, 0: n
   Size staging_bytes = 0;      // of one staging buffer (0: choose); less than the least is raised
 };
 
@@ -130,6 +142,9 @@ Size aux_count(Size n, int ranks, Size tile);
 // The same beside an LU factor: inverses of the diagonal tiles of L and of U, on platforms that
 // solve with them.
 Size lu_aux_count(const PlanRequest& request, Size tile);
+
+// The same for a QR factorisation of m x n: a tile x width triangle for each panel.
+Size qr_aux_count(Size m, Size n, Size tile);
 
 std::string_view name(Buffer buffer);
 

@@ -12,15 +12,21 @@ extern "C" {
 
 // Values of core/plan.h's Routine and core/dtype.h's DType.
 enum jaxmg_routine : std::int32_t {
-  JAXMG_POTRF = 0,
-  JAXMG_POTRS = 1,
-  JAXMG_LOGDET = 2,
-  JAXMG_LOCATE = 3,
-  JAXMG_CYCLIC = 5,
-  JAXMG_POTRI = 6,
-  JAXMG_GETRF = 7,
-  JAXMG_GETRS = 8,
-  JAXMG_GETDET = 9,
+  JAXMG_POTRF,
+  JAXMG_POTRS,
+  JAXMG_LOGDET,
+  JAXMG_LOCATE,
+  JAXMG_MIRROR,
+  JAXMG_CYCLIC,
+  JAXMG_POTRI,
+  JAXMG_GETRF,
+  JAXMG_GETRS,
+  JAXMG_GETDET,
+  JAXMG_GEQRF,
+  JAXMG_ORMQR,
+  JAXMG_ORGQR,
+  JAXMG_QR_R,
+  JAXMG_GEQRS,
 };
 enum jaxmg_dtype : std::int32_t {
   JAXMG_F32 = 0,
@@ -74,6 +80,7 @@ struct jaxmg_call {
   std::int64_t inverse;     // redistribute back
   std::int64_t natural;     // tiles are eliminated by global index (getrf)
   std::int64_t transpose;   // solve with the transpose (getrs)
+  std::int64_t adjoint;     // Q^H instead of Q; minimum norm instead of least squares
 
   // Scratch memory that lives until the call completes, or null if there is not enough. A null
   // function means that the engine allocates by itself.

@@ -13,6 +13,7 @@
 #include "algo/first_failing_minor.h"
 #include "algo/rank.h"
 #include "ffi/dispatch_lu.h"
+#include "ffi/dispatch_qr.h"
 #include "ffi/operands.h"
 
 namespace jaxmg {
@@ -46,6 +47,12 @@ void run_routine(Rank<Device>& rank, const CallKind& kind, const Operands& o) {
     case Routine::getrs:
     case Routine::getdet:
       return run_lu_routine<Device, T>(rank, o);
+    case Routine::geqrf:
+    case Routine::ormqr:
+    case Routine::orgqr:
+    case Routine::qr_r:
+    case Routine::geqrs:
+      return run_qr_routine<Device, T>(rank, kind, o);
     case Routine::mirror:
       break;
   }

@@ -15,7 +15,7 @@ bool CallKind::operator==(const CallKind& other) const {
          a.ranks == b.ranks && a.tile == b.tile && a.mirror == b.mirror &&
          a.precision == b.precision && a.replicated_rhs == b.replicated_rhs &&
          a.natural == b.natural && a.transpose == b.transpose && a.columns == b.columns &&
-         triangle == other.triangle && inverse == other.inverse;
+         triangle == other.triangle && inverse == other.inverse && adjoint == other.adjoint;
 }
 
 void check_context_operand(const jaxmg_call& call) {
@@ -89,6 +89,13 @@ CallKind call_kind(const jaxmg_call& call, const Context& context, Platform plat
     case Routine::getdet:
       read_lu_attributes(call, kind);
       break;
+    case Routine::geqrf:
+    case Routine::ormqr:
+    case Routine::orgqr:
+    case Routine::qr_r:
+    case Routine::geqrs:
+      read_qr_kind(reader, call, kind);
+      break;
     case Routine::logdet:
     case Routine::locate:
     case Routine::potri:
@@ -160,6 +167,12 @@ Operands sort_operands(const jaxmg_call& call, const Plan& plan) {
     case Routine::getdet:
       sort_lu_operands(call, plan, o);
       break;
+    case Routine::geqrf:
+    case Routine::ormqr:
+    case Routine::orgqr:
+    case Routine::qr_r:
+    case Routine::geqrs:
+      return sort_qr_operands(r, call, plan);
     case Routine::mirror:
       r.fail("no such target");
   }

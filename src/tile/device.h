@@ -31,8 +31,8 @@
 //   unit_scale(lane, n, diagonal, stride, scale, inverse)
 //                    scale_i <- 2^-round(log2(Re a_ii) / 2) (1 if a_ii is not positive and finite),
 //                    inverse_i <- 1 / scale_i
-//   scale(lane, m, n, rows, columns, a, lda)              a_ij <- rows_i columns_j a_ij; columns may
-//                                                         be null
+//   scale(lane, m, n, rows, columns, a, lda)              a_ij <- rows_i columns_j a_ij; either may
+//                                                         be null, which stands for ones
 //   trsm(lane, side, uplo, op, diag, m, n, alpha, a, lda, b, ldb)
 //   potrf(lane, n, a, lda, position, info)
 //                    lower Cholesky factor in place, strict upper part of a untouched; a failing
@@ -42,8 +42,10 @@
 //                    of the n + m rows of a, the first n <- their lower Cholesky factor L (what is
 //                    above the diagonal loses its meaning), the others <- (the others) inv(L)^H;
 //                    info as for potrf
-//   copy_lower(lane, n, src, lds, dst, ldd)
-//                    dst <- src on and below the diagonal, n x n
+//   inverse_block    edge of the blocks that invert_blocks inverts; 0: triangular solves are better
+//   invert_blocks(lane, n, l, ldl, x, ldx)
+//                    with B the block diagonal of L: x <- inv(B) on its diagonal blocks, inv(B) L
+//                    below them, 0 above; nothing if inverse_block is 0
 //   invert_lower(lane, n, l, ldl, x, ldx)
 //                    x <- inv(L), or nothing where solve_diagonal needs none
 //   solve_diagonal(lane, op, m, n, l, ldl, x, ldx, b, ldb, work)
@@ -78,6 +80,18 @@
 //   check_finite(lane, m, n, a, lda, info)   sets *info, if ok, to non_finite if a is not finite
 //   name_equation(lane, info)                position of a singular *info <- what getrf noted
 //   fill_if_kind(lane, info, kind, m, n, value, a, lda)    a <- value if info->kind is `kind`
+//   copy_triangle(lane, uplo, diag, m, n, src, lds, dst, ldd)
+//                    dst <- src within the triangle, without its diagonal if that is unit; the rest
+//                    of dst stays
+//   orthonormalise(lane, m, n, a, lda, r, ldr)
+//                    m >= n: a <- Q, r <- R of a = Q R with orthonormal columns of Q, whatever the
+//                    rank of a; zeros below R, whose diagonal is real
+//   lu_block         largest n of signed_lu
+//   signed_lu(lane, n, a, lda, signs)
+//                    a <- L \ U of a - S = L U, L of unit diagonal, S = diag(signs) of +-1 chosen so
+//                    that no pivot is less than 1 in magnitude, for a with columns of norm <= 1
+//   check_diagonal(lane, n, a, lda, position, info)
+//                    sets *info, if ok, to (singular, position + j) for the first zero a_jj, 1-based
 //   log_diagonal(lane, n, l, ldl, result)    *result (real) += 2 sum log Re l_ii
 //   check_hermitian(lane, n, diagonal, stride, v, y, z, result)
 //                    result[0] = max |y - conj(z)| with Im a_ii left out of both (v is real;

@@ -64,7 +64,8 @@ class Panel {
   }
   // The factor of the diagonal tile goes back to its place.
   void unpack_head(Lane& lane, T* diagonal, Size lda) const {
-    Device::template copy_lower<T>(lane, head_, buffer_, ld(), diagonal, lda);
+    Device::template copy_triangle<T>(lane, Uplo::lower, Diag::non_unit, head_, head_, buffer_,
+                                      ld(), diagonal, lda);
   }
 
   // How it travels.

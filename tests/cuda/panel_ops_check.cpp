@@ -49,6 +49,35 @@ void check_strided(CudaLane& lane) {
   group.expect(out.padding_untouched(), "padding");
 }
 
+// x holds inv(B) on the diagonal blocks B of L, inv(B) L below them and 0 above.
+template <class T>
+void check_block_inverses(CudaLane& lane) {
+  Group group("tiles: invert_blocks " + type_name<T>());
+  const Size edge = Cuda::inverse_block;
+  for (const Size n : {Size{1}, Size{31}, edge, edge + 1, Size{200}, 2 * edge}) {
+    const std::string name = "n " + std::to_string(n);
+    const auto l = HostMatrix<T>::random_lower(n, 54);
+    const OnDevice<T> dl(l);
+    OnDevice<T> dx(HostMatrix<T>(n, n));
+    Cuda::invert_blocks<T>(lane, n, dl.get(), dl.ld(), dx.get(), dx.ld());
+    const auto x = dx.back();
+    const auto lower = l.lower();
+    double worst = x.padding_untouched() ? 0 : std::numeric_limits<double>::infinity();
+    for (Size j = 0; j < n; j += edge) {
+      const Size w = std::min(edge, n - j);
+      // B times a block row of x is [L, 1, 0].
+      const auto row = product(block_of(lower, j, j, w, w), block_of(x, j, 0, w, n));
+      for (Size c = 0; c < n; ++c) {
+        for (Size i = 0; i < w; ++i) {
+          const T wanted = c < j ? lower(j + i, c) : T(Real<T>(c == j + i ? 1 : 0));
+          worst = std::max<double>(worst, std::abs(row(i, c) - wanted));
+        }
+      }
+    }
+    group.expect_small(worst, 30 * epsilon<T> * static_cast<double>(n) * (1 + l.largest()), name);
+  }
+}
+
 // The factor L of an n x n tile and the rows below it times inv(L)^H, of matrices of any condition.
 template <class T>
 void check_factor_panel(CudaLane& lane) {
@@ -197,6 +226,7 @@ void check_type(tile::DeviceContext& context) {
   DeviceArray<char> library(lanes.library_bytes(dtype_of<T>, tile));
   lanes.bind(library.get(), library.count(), dtype_of<T>, tile);
   check_strided<T>(lanes.update);
+  check_block_inverses<T>(lanes.panel);
   check_factor_panel<T>(lanes.panel);
   check_column_dots<T>(lanes.update);
   check_scales<T>(lanes.update);

@@ -16,14 +16,13 @@ struct Cpu {
   using Event = CpuEvent;
   using Ticket = CpuTicket;
   using Lanes = CpuLanes;
+  static constexpr Size inverse_block = 0;
   static constexpr bool reads_in_place = true;
   template <class T>
   static constexpr bool splits = false;
 
   template <class T>
   static void copy(Lane& lane, Size m, Size n, const T* src, Size lds, T* dst, Size ldd);
-  template <class T>
-  static void copy_lower(Lane& lane, Size n, const T* src, Size lds, T* dst, Size ldd);
   template <class T>
   static void transpose(Lane& lane, Size m, Size n, const T* src, Size lds, T* dst, Size ldd,
                         bool conj);
@@ -49,10 +48,28 @@ struct Cpu {
   template <class T>
   static void factor_panel(Lane& lane, Size n, Size m, T* a, Size lda, Size position, Info* info);
   template <class T>
+  static void invert_blocks(Lane& lane, Size n, const T* l, Size ldl, T* x, Size ldx);
+  template <class T>
   static void invert_lower(Lane& lane, Size n, const T* l, Size ldl, T* x, Size ldx);
   template <class T>
   static void solve_diagonal(Lane& lane, Op op, Size m, Size n, const T* l, Size ldl, const T* x,
                              Size ldx, T* b, Size ldb, T* work);
+
+  static constexpr Size lu_block = 64;
+  template <class T>
+  static void copy_triangle(Lane& lane, Uplo uplo, Diag diag, Size m, Size n, const T* src,
+                            Size lds, T* dst, Size ldd);
+  template <class T>
+  static void scale(Lane& lane, Size m, Size n, const Real<T>* rows, const Real<T>* columns, T* a,
+                    Size lda);
+  template <class T>
+  static void orthonormalise(Lane& lane, Size m, Size n, T* a, Size lda, T* r, Size ldr);
+  template <class T>
+  static void signed_lu(Lane& lane, Size n, T* a, Size lda, Real<T>* signs);
+  template <class T>
+  static void check_finite(Lane& lane, Size m, Size n, const T* a, Size lda, Info* info);
+  template <class T>
+  static void check_diagonal(Lane& lane, Size n, const T* a, Size lda, Size position, Info* info);
 
   template <class T>
   static void getrf(Lane& lane, Size m, Size n, T* a, Size lda, Size first, std::int32_t* pivots,
@@ -85,8 +102,6 @@ struct Cpu {
   static void log_phase(Lane& lane, Size n, const T* x, Size stride, Real<T>* log, T* phase);
   template <class T>
   static void pivot_sign(Lane& lane, Size n, const std::int32_t* pivots, T* phase);
-  template <class T>
-  static void check_finite(Lane& lane, Size m, Size n, const T* a, Size lda, Info* info);
   static void name_equation(Lane& lane, Info* info);
   template <class T>
   static void fill_if_kind(Lane& lane, const Info* info, Kind kind, Size m, Size n, T value, T* a,

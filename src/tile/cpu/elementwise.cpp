@@ -72,15 +72,6 @@ void Cpu::copy(Lane& lane, Size m, Size n, const T* src, Size lds, T* dst, Size 
 }
 
 template <class T>
-void Cpu::copy_lower(Lane& lane, Size n, const T* src, Size lds, T* dst, Size ldd) {
-  for_columns<T>(lane, n, n, [&](Size first, Size count) {
-    for (Size j = first; j < first + count; ++j) {
-      std::copy_n(src + j + j * lds, n - j, dst + j + j * ldd);
-    }
-  });
-}
-
-template <class T>
 void Cpu::transpose(Lane& lane, Size m, Size n, const T* src, Size lds, T* dst, Size ldd,
                     bool conj) {
   for_columns<T>(lane, m, n, [&](Size first, Size count) {
@@ -132,7 +123,6 @@ void Cpu::add(Lane& lane, Size m, Size n, T alpha, const T* src, Size lds, T* ds
 
 #define JAXMG_INSTANTIATE(T)                                                          \
   template void Cpu::copy<T>(Lane&, Size, Size, const T*, Size, T*, Size);            \
-  template void Cpu::copy_lower<T>(Lane&, Size, const T*, Size, T*, Size);            \
   template void Cpu::transpose<T>(Lane&, Size, Size, const T*, Size, T*, Size, bool); \
   template void Cpu::fill<T>(Lane&, Size, Size, T, T, T*, Size);                      \
   template void Cpu::fill_if_failed<T>(Lane&, const Info*, Size, Size, T, T*, Size);  \

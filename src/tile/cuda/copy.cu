@@ -54,17 +54,6 @@ void Cuda::copy(Lane& lane, Size m, Size n, const T* src, Size lds, T* dst, Size
 }
 
 template <class T>
-void Cuda::copy_lower(Lane& lane, Size n, const T* src, Size lds, T* dst, Size ldd) {
-  const DeviceType<T>* from = on_device(src);
-  DeviceType<T>* to = on_device(dst);
-  for_each(lane, n, n, [=] __device__(Size i, Size j) {
-    if (i >= j) {
-      to[i + j * ldd] = from[i + j * lds];
-    }
-  });
-}
-
-template <class T>
 void Cuda::transpose(Lane& lane, Size m, Size n, const T* src, Size lds, T* dst, Size ldd,
                      bool conj) {
   if (m <= 0 || n <= 0) {
@@ -124,7 +113,6 @@ void Cuda::random_vector(Lane& lane, Size n, Size first, Real<T> scale, T* v) {
 
 #define JAXMG_INSTANTIATE(T)                                                           \
   template void Cuda::copy<T>(Lane&, Size, Size, const T*, Size, T*, Size);            \
-  template void Cuda::copy_lower<T>(Lane&, Size, const T*, Size, T*, Size);            \
   template void Cuda::transpose<T>(Lane&, Size, Size, const T*, Size, T*, Size, bool); \
   template void Cuda::fill<T>(Lane&, Size, Size, T, T, T*, Size);                      \
   template void Cuda::fill_if_failed<T>(Lane&, const Info*, Size, Size, T, T*, Size);  \

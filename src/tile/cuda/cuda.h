@@ -19,6 +19,7 @@ struct Cuda {
   using Event = CudaEvent;
   using Ticket = CudaTicket;
   using Lanes = CudaLanes;
+  static constexpr Size inverse_block = 128;
   static constexpr bool reads_in_place = false;
   template <class T>
   static constexpr bool splits = std::is_same_v<T, float>;
@@ -29,8 +30,6 @@ struct Cuda {
 
   template <class T>
   static void copy(Lane& lane, Size m, Size n, const T* src, Size lds, T* dst, Size ldd);
-  template <class T>
-  static void copy_lower(Lane& lane, Size n, const T* src, Size lds, T* dst, Size ldd);
   template <class T>
   static void transpose(Lane& lane, Size m, Size n, const T* src, Size lds, T* dst, Size ldd,
                         bool conj);
@@ -67,6 +66,8 @@ struct Cuda {
   static void potrf(Lane& lane, Size n, T* a, Size lda, Size position, Info* info);
   template <class T>
   static void factor_panel(Lane& lane, Size n, Size m, T* a, Size lda, Size position, Info* info);
+  template <class T>
+  static void invert_blocks(Lane& lane, Size n, const T* l, Size ldl, T* x, Size ldx);
   template <class T>
   static void invert_lower(Lane& lane, Size n, const T* l, Size ldl, T* x, Size ldx);
   // With X the inverse of L, whose product alone would lose digits when L is ill-conditioned:

@@ -33,7 +33,8 @@ void warm_up(CudaLane& lane, char* memory) {
   Cuda::fill<Real<T>>(lane, 4, 1, Real<T>(0), Real<T>(0), real, 4);
   Cuda::potrf<T>(lane, n, a, n, 0, info);
   Cuda::invert_lower<T>(lane, n, a, n, x, n);
-  Cuda::copy_lower<T>(lane, n, a, n, x, n);
+  Cuda::invert_blocks<T>(lane, n, a, n, x, n);
+  Cuda::copy_triangle<T>(lane, Uplo::lower, Diag::non_unit, n, n, a, n, x, n);
   Cuda::factor_panel<T>(lane, n / 2, n / 2, b, n, 0, info);
   Cuda::fill<T>(lane, n, n, T(0), T(1), b, n);
   for (const Op op : {Op::none, Op::conj_transpose}) {

@@ -105,27 +105,48 @@ void join(CudaLane& lane, Size n, Size h, const T* l, Size ldl, T* x, Size ldx, 
   }
 }
 
-}  // namespace
-
+// Inverses of the blocks of edge `edge` on the diagonal of L (the last may be smaller), 0
+// elsewhere.
 template <class T>
-void Cuda::invert_lower(Lane& lane, Size n, const T* l, Size ldl, T* x, Size ldx) {
-  if (n <= 0) {
-    return;
-  }
-  fill<T>(lane, n, n, T(0), T(0), x, ldx);
+void invert_diagonal(CudaLane& lane, Size n, Size edge, const T* l, Size ldl, T* x, Size ldx) {
+  Cuda::fill<T>(lane, n, n, T(0), T(0), x, ldx);
   invert_base_kernel<<<static_cast<unsigned>(ceil_div(n, kBase)), kBase * kThreadsPerColumn, 0,
                        lane.stream()>>>(n, on_device(l), ldl, on_device(x), ldx);
   JAXMG_CUDA_CHECK(cudaGetLastError());
   if (n > kBase) {
     T* const t = static_cast<T*>(lane.scratch(triangle_bytes(dtype_of<T>, n)));
-    for (Size h = kBase; h < n; h *= 2) {
+    for (Size h = kBase; h < std::min(n, edge); h *= 2) {
       join(lane, n, h, l, ldl, x, ldx, t);
     }
   }
 }
 
-#define JAXMG_INSTANTIATE(T) \
-  template void Cuda::invert_lower<T>(Lane&, Size, const T*, Size, T*, Size);
+}  // namespace
+
+template <class T>
+void Cuda::invert_lower(Lane& lane, Size n, const T* l, Size ldl, T* x, Size ldx) {
+  if (n > 0) {
+    invert_diagonal(lane, n, n, l, ldl, x, ldx);
+  }
+}
+
+template <class T>
+void Cuda::invert_blocks(Lane& lane, Size n, const T* l, Size ldl, T* x, Size ldx) {
+  if (n <= 0) {
+    return;
+  }
+  constexpr Size edge = Cuda::inverse_block;
+  invert_diagonal(lane, n, edge, l, ldl, x, ldx);
+  for (Size j = edge; j < n; j += edge) {
+    const Size w = std::min(edge, n - j);
+    gemm<T>(lane, Op::none, Op::none, w, j, w, T(1), x + j * (ldx + 1), ldx, l + j, ldl, T(0),
+            x + j, ldx);
+  }
+}
+
+#define JAXMG_INSTANTIATE(T)                                                  \
+  template void Cuda::invert_lower<T>(Lane&, Size, const T*, Size, T*, Size); \
+  template void Cuda::invert_blocks<T>(Lane&, Size, const T*, Size, T*, Size);
 JAXMG_INSTANTIATE(float)
 JAXMG_INSTANTIATE(double)
 JAXMG_INSTANTIATE(std::complex<float>)
