@@ -11,6 +11,7 @@ add_library(${JAXMG_CUDA_ENGINE} SHARED
   src/ffi/c_api.cpp
   src/ffi/cuda_engine.cpp
   src/ffi/elastic_pool.cpp
+  src/ffi/operand_reader.cpp
   src/ffi/operands.cpp
   src/ffi/outcome.cpp
   src/ffi/rendezvous.cpp)

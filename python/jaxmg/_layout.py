@@ -22,6 +22,7 @@ AnyMesh = Mesh | AbstractMesh
 ROUTINES = {"potrf": 0, "potrs": 1, "logdet": 2, "locate": 3, "mirror": 4, "cyclic": 5, "potri": 6}
 DTYPES = {"float32": 0, "float64": 1, "complex64": 2, "complex128": 3}
 PLATFORMS = {"cpu": 0, "cuda": 1}
+BACKENDS = {"native": 0, "cusolvermg": 1}
 
 
 def platform_of(mesh: AnyMesh | None) -> str:
@@ -130,10 +131,12 @@ class Resolved:
         dtype: name of the element type.
         tile: rows that are eliminated together, chosen by the engine's plan.
         rows: rows that each rank has room for.
+        factor_rows: rows that each rank has room for in the array that holds the factor.
         aux_count: elements per rank of the operand that goes with the factor.
         precision: 0: products in the element type; 1: float32 by half-precision parts.
         triangle: -1: all of A is valid; 0: only the lower triangle; 1: only the upper one.
         exposed: whether the factor is handed to the user, who may move it elsewhere.
+        backend: who does the work: "native" or "cusolvermg".
     """
 
     layout: Layout
@@ -141,14 +144,16 @@ class Resolved:
     dtype: str
     tile: int
     rows: int
+    factor_rows: int
     aux_count: int
     triangle: int = -1
     exposed: bool = False
     precision: int = 0
+    backend: str = "native"
 
     @property
     def padded_rows(self) -> int:
-        """Rows of the global array that holds the factor."""
+        """Rows of a global array whose shards are alike."""
         return self.rows * self.layout.ranks
 
     @property
@@ -164,9 +169,8 @@ class Resolved:
         """Equal in all processes that make this call, most likely different for other calls."""
         mesh = self.layout.mesh
         shape = () if mesh is None else tuple(mesh.shape.items())
-        text = repr(
-            (shape, self.layout.axes, self.n, self.dtype, self.tile, self.triangle, self.precision)
-        )
+        numbers = (self.n, self.tile, self.triangle, self.precision)
+        text = repr((shape, self.layout.axes, self.dtype, self.backend, *numbers))
         return zlib.crc32(text.encode()) & 0x7FFFFFFF
 
     @functools.cached_property
@@ -179,6 +183,7 @@ class Resolved:
             tile=self.tile,
             triangle=self.triangle,
             precision=self.precision,
+            backend=self.backend,
         )
 
 
@@ -195,6 +200,7 @@ def entries(
     replicated_rhs: bool = True,
     columns: int = 0,
     precision: int = 0,
+    backend: str = "native",
 ) -> dict[str, Any]:
     """The engine's plan of one call, as a dictionary."""
     return _native.plan_entries(
@@ -209,6 +215,7 @@ def entries(
         replicated_rhs=int(replicated_rhs),
         columns=columns,
         precision=precision,
+        backend=BACKENDS[backend],
     )
 
 
@@ -222,9 +229,10 @@ def resolve_plan(
     triangle: int = -1,
     exposed: bool = False,
     precision: int = 0,
+    backend: str = "native",
 ) -> Resolved:
     """Asks the engine for the tile and the sizes that belong to a layout."""
-    if layout.platform != "cuda" or dtype != "float32":
+    if layout.platform != "cuda" or dtype != "float32" or backend != "native":
         precision = 0
     found = entries(
         "potrf",
@@ -235,6 +243,7 @@ def resolve_plan(
         tile=tile,
         mirror=triangle >= 0,
         precision=precision,
+        backend=backend,
     )
     return Resolved(
         layout=layout,
@@ -242,8 +251,10 @@ def resolve_plan(
         dtype=dtype,
         tile=int(found["tile"]),
         rows=-(-n // layout.ranks),
+        factor_rows=int(found["factor_rows"]),
         aux_count=int(found["aux_count"]),
         triangle=triangle,
         exposed=exposed,
         precision=precision,
+        backend=backend,
     )

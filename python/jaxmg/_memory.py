@@ -36,6 +36,7 @@ def routine_bytes(
     tile: int = 0,
     mirror: bool = False,
     in_place: bool = True,
+    backend: str = "native",
 ) -> tuple[dict[str, int], dict[str, int]]:
     """Bytes on one device by purpose: what is there all the time, and the largest scratch.
 
@@ -44,7 +45,9 @@ def routine_bytes(
     lasting: dict[str, int] = {}
     scratch: dict[str, int] = {}
     for stage in STAGES[routine]:
-        plan = entries(stage, n, dtype, ranks, platform, nrhs=nrhs, tile=tile, mirror=mirror)
+        plan = entries(
+            stage, n, dtype, ranks, platform, nrhs=nrhs, tile=tile, mirror=mirror, backend=backend
+        )
         now = {e["buffer"]: int(e["bytes"]) for e in plan["entries"] if e["place"] == "scratch"}
         if sum(now.values()) > sum(scratch.values()):
             scratch = now
@@ -126,6 +129,7 @@ def _needed(r: Resolved, nrhs: int, in_place: bool) -> int:
             tile=r.tile,
             mirror=r.triangle >= 0,
             in_place=in_place,
+            backend=r.backend,
         )
     )
 
@@ -163,6 +167,7 @@ def check_memory(routine: str, r: Resolved, nrhs: int, *, in_place: bool) -> boo
             nrhs=nrhs,
             mirror=r.triangle >= 0,
             in_place=in_place,
+            backend=r.backend,
         )
         return total(parts) <= free
 

@@ -46,7 +46,11 @@ Plan::Plan(const PlanRequest& request) : request_(request) {
         ", columns = " + std::to_string(q.columns));
   }
   const Size rows = ceil_div(q.n, q.ranks);
-  tile_ = q.tile > 0 ? std::min(q.tile, std::max<Size>(1, rows)) : choose_tile(q);
+  if (q.backend == Backend::native) {
+    tile_ = q.tile > 0 ? std::min(q.tile, std::max<Size>(1, rows)) : choose_tile(q);
+  } else {
+    tile_ = choose_vendor_tile(q);
+  }
   group_ = choose_group(q, tile_);
   if (q.platform == Platform::cuda && q.type == DType::f32 && q.routine == Routine::potrf) {
     precision_ = q.precision;
@@ -55,11 +59,19 @@ Plan::Plan(const PlanRequest& request) : request_(request) {
     tile_ = q.tile;  // what the caller wants to see in storage: it may be wider than a shard
   }
   rhs_block_ = std::clamp<Size>(q.nrhs, 1, kMaxRhsBlock);
+  if (q.backend != Backend::native) {
+    precision_ = Precision::native;
+    rhs_block_ = vendor_rhs_block(q);
+  }
 
   const Decisions decided = {tile_, precision_, rhs_block_};
   EntryList list;
-  add_cholesky_entries(q, decided, list);
-  add_redistribution_entries(q, decided, list);
+  if (q.backend == Backend::native) {
+    add_cholesky_entries(q, decided, list);
+    add_redistribution_entries(q, decided, list);
+  } else {
+    add_vendor_entries(q, decided, list);
+  }
   if (q.library_bytes > 0) {
     list.scratch(Buffer::library, DType::f32, ceil_div(q.library_bytes, 4));
   }
@@ -83,6 +95,17 @@ Entry Plan::entry(Buffer buffer) const {
     }
   }
   return Entry{buffer, Place::scratch, request_.type, 0, 0};
+}
+
+Size Plan::factor_rows() const {
+  return request_.backend == Backend::native ? ceil_div(request_.n, request_.ranks)
+                                             : vendor_rows(request_.n, request_.ranks, tile_);
+}
+
+Size Plan::aux_count() const {
+  // A vendor's library leaves nothing beside the factor; an operand has an element all the same.
+  return request_.backend == Backend::native ? jaxmg::aux_count(request_.n, request_.ranks, tile_)
+                                             : 1;
 }
 
 Size Plan::total_bytes() const {
@@ -120,12 +143,12 @@ double Plan::flops() const {
 }
 
 std::string_view name(Buffer buffer) {
-  constexpr std::array<std::string_view, 22> names = {
-      "matrix",          "right_hand_side", "saved_diagonal",  "tile_inverse",   "panel_even",
-      "panel_odd",       "split_even",      "split_odd",       "row_scale",      "inverse_scale",
-      "panel_inverse",   "partial_sums",    "tile_rhs",        "tile_rhs_other", "row_block",
-      "probe_vector",    "probe_product",   "probe_transpose", "probe_result",   "send_staging",
-      "receive_staging", "library"};
+  constexpr std::array<std::string_view, 25> names = {
+      "matrix",          "right_hand_side", "saved_diagonal",  "tile_inverse",     "panel_even",
+      "panel_odd",       "split_even",      "split_odd",       "row_scale",        "inverse_scale",
+      "panel_inverse",   "partial_sums",    "tile_rhs",        "tile_rhs_other",   "row_block",
+      "probe_vector",    "probe_product",   "probe_transpose", "probe_result",     "send_staging",
+      "receive_staging", "gathered_rhs",    "rhs_columns",     "vendor_workspace", "library"};
   return names[static_cast<std::size_t>(buffer)];
 }
 
@@ -135,7 +158,7 @@ std::string Plan::json() const {
   out << "{\"routine\":\"" << name(request_.routine) << "\",\"n\":" << request_.n
       << ",\"nrhs\":" << request_.nrhs << ",\"ranks\":" << request_.ranks << ",\"tile\":" << tile_
       << ",\"group\":" << group_ << ",\"rhs_block\":" << rhs_block_
-      << ",\"aux_count\":" << aux_count(request_.n, request_.ranks, tile_)
+      << ",\"factor_rows\":" << factor_rows() << ",\"aux_count\":" << aux_count()
       << ",\"scratch_bytes\":" << scratch_bytes_ << ",\"total_bytes\":" << total_bytes()
       << ",\"flops\":" << flops() << ",\"entries\":[";
   bool first = true;

@@ -69,6 +69,7 @@ struct jaxmg_call {
   std::int64_t triangle;    // -1 whole matrix, 0 only the lower triangle is valid, 1 the upper
   std::int64_t replicated;  // right-hand sides and solutions are whole on every rank
   std::int64_t inverse;     // redistribute back
+  std::int64_t backend;     // Backend of core/plan.h
 
   // Scratch memory that lives until the call completes, or null if there is not enough. A null
   // function means that the engine allocates by itself.
@@ -98,7 +99,7 @@ struct jaxmg_plan_request {
   std::int32_t mirror;
   std::int32_t replicated_rhs;
   std::int32_t precision;
-  std::int32_t spare;
+  std::int32_t backend;
   std::int64_t n;
   std::int64_t nrhs;
   std::int64_t tile;

@@ -152,14 +152,17 @@ class Decoder {
     switch (routine_) {
       case JAXMG_POTRF:
         get(given, "precision", call_.precision);
-        return get(given, "triangle", call_.triangle);
+        get(given, "triangle", call_.triangle);
+        return get(given, "backend", call_.backend);
       case JAXMG_POTRS:
-        return get(given, "replicated", call_.replicated);
+        get(given, "replicated", call_.replicated);
+        return get(given, "backend", call_.backend);
       case JAXMG_CYCLIC:
         return get(given, "inverse", call_.inverse);
       case JAXMG_LOGDET:
-      case JAXMG_LOCATE:
       case JAXMG_POTRI:
+        return get(given, "backend", call_.backend);
+      case JAXMG_LOCATE:
         return;
     }
   }
