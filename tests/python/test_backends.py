@@ -204,3 +204,16 @@ def test_split_right_hand_sides_and_batches_on_the_way(library):
     xs = jax.jit(jax.vmap(lambda b: jaxmg.potrs(a, b, **options)))(batch)
     for x, b in zip(xs, batch, strict=True):
         assert_solved(spd(n), x, b)
+
+
+@cpu_only
+def test_the_benchmark_says_why_it_has_no_such_peer():
+    from jaxmg.bench import potrs
+    from jaxmg.bench.matrices import row_mesh
+    from jaxmg.bench.records import Case
+
+    case = Case("potrs", 64, "float64", 1, 1, 0)
+    mesh = row_mesh(jax.devices()[:1])
+    (solver,) = [s for s in potrs.solvers(case, mesh, ["cusolvermg"], []) if s.needs]
+    assert solver.name == "cusolvermg"
+    assert "CUDA GPUs" in solver.needs
