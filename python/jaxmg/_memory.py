@@ -44,11 +44,13 @@ def stage_plans(
     tile: int,
     mirror: bool,
     columns: int = 0,
+    backend: str = "native",
 ) -> list[dict[str, Any]]:
     """The engine's plans of a routine's calls."""
     plans = []
     for stage in STAGES[routine]:
         options: dict[str, Any] = {"nrhs": nrhs, "tile": tile, "mirror": mirror}
+        options["backend"] = backend
         if routine == "inv":  # a solution for the rows of the identity
             options |= {"nrhs": n, "replicated_rhs": False}
         if stage in _RECTANGULAR:
@@ -71,6 +73,7 @@ def routine_bytes(
     mirror: bool = False,
     columns: int = 0,
     in_place: bool = True,
+    backend: str = "native",
 ) -> tuple[dict[str, int], dict[str, int]]:
     """Bytes on one device by purpose: what is there all the time, and the largest scratch.
 
@@ -78,7 +81,9 @@ def routine_bytes(
     """
     lasting: dict[str, int] = {}
     scratch: dict[str, int] = {}
-    for plan in stage_plans(routine, n, dtype, ranks, platform, nrhs, tile, mirror, columns):
+    for plan in stage_plans(
+        routine, n, dtype, ranks, platform, nrhs, tile, mirror, columns, backend
+    ):
         now = {e["buffer"]: int(e["bytes"]) for e in plan["entries"] if e["place"] == "scratch"}
         if sum(now.values()) > sum(scratch.values()):
             scratch = now
@@ -169,6 +174,7 @@ def _needed(r: Resolved, nrhs: int, in_place: bool) -> int:
             tile=r.tile,
             mirror=r.triangle >= 0,
             in_place=in_place,
+            backend=r.backend,
         )
     )
 
@@ -206,6 +212,7 @@ def check_memory(routine: str, r: Resolved, nrhs: int, *, in_place: bool) -> boo
             nrhs=nrhs,
             mirror=r.triangle >= 0,
             in_place=in_place,
+            backend=r.backend,
         )
         return total(parts) <= free
 

@@ -12,7 +12,7 @@ from jax import Array, lax
 from jax.experimental import checkify
 from jax.sharding import PartitionSpec
 
-from . import _cholesky, _manual, errors
+from . import _cholesky, _manual, _native, errors
 from ._arguments import (
     cast,
     check_backend,
@@ -222,6 +222,7 @@ def prepare(
     exposed: bool = False,
     precision: int = 0,
     factorisation: str = "potrf",
+    backend: str = "native",
 ) -> tuple[Call, Any, Any]:
     """Checks the operands of a solve and works out the call and where the operands belong."""
     a, b = host_or_device(a, "a"), host_or_device(b, "b")
@@ -233,6 +234,7 @@ def prepare(
         raise ValueError(f"n: got {n} beside a matrix of shape {tuple(a.shape)}; accepted: {size}.")
     padded_to = 0 if pad else tile
     layout = resolve(a, b, n=size, mesh=mesh, spec=specs[0], padded_to=padded_to)
+    _native.require_backend(backend, layout.platform)
     whole = size if layout.kind != "manual" else -(-size // layout.ranks)
     padded = -(-size // layout.ranks) * layout.ranks
     local_rows = 0
@@ -255,6 +257,7 @@ def prepare(
         exposed=exposed,
         precision=precision,
         routine=factorisation,
+        backend=backend,
     )
     spec = rhs_spec(b, specs[1], layout)
     split = splits_rows(spec, layout) and (not layout.explicit or size % layout.ranks == 0)
@@ -312,7 +315,9 @@ def potrs(
             "high": tensor cores, each number as two half-precision ones (some 22 bits, several
             times faster); "highest" and "float32": native. None follows JAX's
             ``jax_default_matmul_precision``. Other dtypes and CPUs always compute natively.
-        backend: None or "native".
+        backend: None or "native": the built-in engine, on CPUs and GPUs. "cusolvermg": NVIDIA's
+            cuSOLVERMg, for comparison, on the GPUs of one process. Results and statuses are the
+            same; `T_A` is the block size that the matrix is redistributed to.
         check: eagerly, whether to wait and raise an exception on failure. Under ``checkify`` a
             failure is reported when the status is asked for, by this or by `return_status`.
         n: the true size of a matrix that was padded to (devices * ceil(n / devices), n).
@@ -327,6 +332,7 @@ def potrs(
     Raises:
         ValueError, TypeError: an argument is not acceptable; the message names it.
         InsufficientMemoryError: the problem cannot fit.
+        BackendUnavailableError: the devices, or the libraries found, are not those of `backend`.
         NotPositiveDefiniteError, NonFiniteInputError, NotHermitianError: with `check`.
 
     Derivatives: the gradient with respect to `a` is Hermitian (symmetric) if all of `a` is valid.
@@ -344,7 +350,6 @@ def potrs(
     key = signature(a, b, (*options, return_status or check, return_logdet))
     call = _prepared.get(key)
     if call is None:
-        check_backend(backend)
         right = b
         call, a, b = prepare(
             "potrs",
@@ -357,6 +362,7 @@ def potrs(
             lower=lower,
             n=n,
             precision=precision_of(precision),
+            backend=check_backend(backend),
         )
         call = dataclasses.replace(
             call, want_status=return_status or check, want_logdet=return_logdet

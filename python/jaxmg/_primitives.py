@@ -1,6 +1,7 @@
 """The primitives of the Cholesky family and of block-cyclic storage, on global arrays.
 
-A factor is three arrays: `work` (padded_rows, n), `aux` (ranks * aux_count,), `info` int32[8].
+A factor is three arrays: `work` (ranks * factor_rows, n), `aux` (ranks * aux_count,) and `info`
+int32[8].
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ def factor_specs(a: Any, r: Any) -> tuple[PartitionSpec, PartitionSpec]:
 def factor_types(a: Any, *, r: Any) -> list[Any]:
     rows, vector = factor_specs(a, r)
     return [
-        typed(a, r.layout, (r.padded_rows, r.n), a.dtype, rows),
+        typed(a, r.layout, (r.factor_rows * r.layout.ranks, r.n), a.dtype, rows),
         typed(a, r.layout, (r.aux_count * r.layout.ranks,), a.dtype, vector),
         typed(a, r.layout, (8,), jnp.int32, REPLICATED),
     ]
@@ -47,14 +48,15 @@ def factor_types(a: Any, *, r: Any) -> list[Any]:
 def padded_factor(r: Any, work: Array, aux: Array, info: Array) -> list[Array]:
     """A factor made on one device in the shapes of the layout, marked as such."""
     return [
-        pad_rows(work, r.padded_rows),
+        pad_rows(work, r.factor_rows * r.layout.ranks),
         pad_rows(aux, r.aux_count * r.layout.ranks),
         info.at[_calls.MADE_ON].set(1),
     ]
 
 
 def one_device_factor(r: Resolved, work: Array, aux: Array) -> tuple[Array, Array]:
-    return work[: r.n], aux[: r.on_one_rank.aux_count]
+    one = r.on_one_rank
+    return work[: one.factor_rows], aux[: one.aux_count]
 
 
 def _potrf_one_device(r: Resolved, a: Array) -> list[Array]:
@@ -132,7 +134,7 @@ potrs_p = define(
 
 
 def _logdet_one_device(r: Resolved, work: Array, info: Array) -> list[Array]:
-    return list(logdet_p.bind(work[: r.n], info, r=r.on_one_rank))
+    return list(logdet_p.bind(work[: r.on_one_rank.factor_rows], info, r=r.on_one_rank))
 
 
 logdet_p = define(
@@ -161,7 +163,7 @@ def _potri_block(r: Resolved, ctx: Array, work: Array, aux: Array, info: Array) 
 def _potri_one_device(r: Resolved, work: Array, aux: Array, info: Array) -> list[Array]:
     short, aux = one_device_factor(r, work, aux)
     (x,) = potri_p.bind(short, aux, info, r=r.on_one_rank)
-    return [pad_rows(mismatch_to_nan(r, info, x, 1), work.shape[0])]
+    return [pad_rows(mismatch_to_nan(r, info, x, 1), r.padded_rows)]
 
 
 potri_p = define(

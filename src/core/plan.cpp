@@ -65,6 +65,9 @@ Plan::Plan(const PlanRequest& request) : request_(request) {
   if (is_lu(q.routine) && q.platform == Platform::cuda) {
     tile_ = std::min(tile_, kWidestLuTile);
   }
+  if (q.backend != Backend::native) {
+    tile_ = choose_vendor_tile(q);
+  }
   group_ = choose_group(q, tile_);
   if (q.platform == Platform::cuda && q.type == DType::f32 && q.routine == Routine::potrf) {
     precision_ = q.precision;
@@ -73,13 +76,21 @@ Plan::Plan(const PlanRequest& request) : request_(request) {
     tile_ = q.tile;  // what the caller wants to see in storage: it may be wider than a shard
   }
   rhs_block_ = std::clamp<Size>(q.nrhs, 1, kMaxRhsBlock);
+  if (q.backend != Backend::native) {
+    precision_ = Precision::native;
+    rhs_block_ = vendor_rhs_block(q);
+  }
 
   const Decisions decided = {tile_, precision_, rhs_block_};
   EntryList list;
-  add_cholesky_entries(q, decided, list);
-  add_lu_entries(q, decided, list);
-  add_redistribution_entries(q, decided, list);
-  add_qr_entries(q, decided, list);
+  if (q.backend == Backend::native) {
+    add_cholesky_entries(q, decided, list);
+    add_lu_entries(q, decided, list);
+    add_qr_entries(q, decided, list);
+    add_redistribution_entries(q, decided, list);
+  } else {
+    add_vendor_entries(q, decided, list);
+  }
   if (q.library_bytes > 0) {
     list.scratch(Buffer::library, DType::f32, ceil_div(q.library_bytes, 4));
   }
@@ -103,6 +114,21 @@ Entry Plan::entry(Buffer buffer) const {
     }
   }
   return Entry{buffer, Place::scratch, request_.type, 0, 0};
+}
+
+Size Plan::factor_rows() const {
+  return request_.backend == Backend::native ? ceil_div(request_.n, request_.ranks)
+                                             : vendor_rows(request_.n, request_.ranks, tile_);
+}
+
+Size Plan::aux_count() const {
+  // A vendor's library leaves nothing beside the factor; an operand has an element all the same.
+  if (request_.backend != Backend::native) {
+    return 1;
+  }
+  return is_lu(request_.routine)   ? lu_aux_count(request_, tile_)
+         : is_qr(request_.routine) ? qr_aux_count(request_.n, request_.columns, tile_)
+                                   : jaxmg::aux_count(request_.n, request_.ranks, tile_);
 }
 
 Size Plan::total_bytes() const {
@@ -204,6 +230,9 @@ std::string_view name(Buffer buffer) {
                                                           "block_reflectors",
                                                           "orthogonal",
                                                           "triangular",
+                                                          "gathered_rhs",
+                                                          "rhs_columns",
+                                                          "vendor_workspace",
                                                           "library"});
   return names[static_cast<std::size_t>(buffer)];
 }
@@ -213,10 +242,8 @@ std::string Plan::json() const {
   std::ostringstream out;
   out << "{\"routine\":\"" << name(request_.routine) << "\",\"n\":" << request_.n
       << ",\"nrhs\":" << request_.nrhs << ",\"ranks\":" << request_.ranks << ",\"tile\":" << tile_
-      << ",\"group\":" << group_ << ",\"rhs_block\":" << rhs_block_ << ",\"aux_count\":"
-      << (is_lu(request_.routine)   ? lu_aux_count(request_, tile_)
-          : is_qr(request_.routine) ? qr_aux_count(request_.n, request_.columns, tile_)
-                                    : aux_count(request_.n, request_.ranks, tile_))
+      << ",\"group\":" << group_ << ",\"rhs_block\":" << rhs_block_
+      << ",\"factor_rows\":" << factor_rows() << ",\"aux_count\":" << aux_count()
       << ",\"scratch_bytes\":" << scratch_bytes_ << ",\"total_bytes\":" << total_bytes()
       << ",\"flops\":" << flops() << ",\"entries\":[";
   bool first = true;

@@ -24,6 +24,12 @@ enum class Precision {
   split,   // float32 as two half-precision numbers, on tensor cores
 };
 
+// Who does the work.
+enum class Backend {
+  native,      // src/algo
+  cusolvermg,  // the vendor's library, on block-cyclic storage: src/vendor
+};
+
 // Every buffer that a call uses on one rank. New ones come before `library`.
 enum class Buffer {
   matrix,           // the shard of A, overwritten by the factor
@@ -66,7 +72,10 @@ enum class Buffer {
   block_reflectors,    // T of each panel (aux)
   orthogonal,          // Q
   triangular,          // R
-  library,             // what the vendor library asks for
+  gathered_rhs,        // right-hand sides of all ranks, for a vendor's library
+  rhs_columns,         // those that it wants to find on this rank
+  vendor_workspace,    // what it asks for
+  library,             // what the libraries of the lanes work in
 };
 
 enum class Place { argument, result, scratch };
@@ -90,12 +99,14 @@ struct PlanRequest {
   Size group = 0;  // tile columns in one product of the trailing update; 0: choose
   Platform platform = Platform::cpu;
   Precision precision = Precision::native;
+  Backend backend = Backend::native;
   bool mirror = false;         // only one triangle is valid
   bool replicated_rhs = true;  // b and x are whole on every rank
   bool natural = false;        // tiles are eliminated by global index
   bool transpose = false;      // solve with the transposed matrix
   Size library_bytes = 0;      // scratch that the tile library needs, asked by the caller
   Size columns = 0;            // of a matrix that is not square; where it is redistributed, 0: n
+  Size vendor_bytes = 0;       // scratch that a vendor's library needs, likewise
   Size staging_bytes = 0;      // of one staging buffer (0: choose); less than the least is raised
 };
 
@@ -117,6 +128,10 @@ class Plan {
   // The entry of `buffer`; one of count 0 if the call does not use it.
   Entry entry(Buffer buffer) const;
   Size scratch_bytes() const { return scratch_bytes_; }
+  // Rows that each rank has room for in the array that a factorisation leaves, and elements of the
+  // aux operand beside it.
+  Size factor_rows() const;
+  Size aux_count() const;
   // Everything that is alive at once on one rank.
   Size total_bytes() const;
   Distribution distribution() const;

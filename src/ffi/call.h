@@ -81,6 +81,7 @@ struct jaxmg_call {
   std::int64_t natural;     // tiles are eliminated by global index (getrf)
   std::int64_t transpose;   // solve with the transpose (getrs)
   std::int64_t adjoint;     // Q^H instead of Q; minimum norm instead of least squares
+  std::int64_t backend;     // Backend of core/plan.h
 
   // Scratch memory that lives until the call completes, or null if there is not enough. A null
   // function means that the engine allocates by itself.
@@ -110,7 +111,7 @@ struct jaxmg_plan_request {
   std::int32_t mirror;
   std::int32_t replicated_rhs;
   std::int32_t precision;
-  std::int32_t spare;
+  std::int32_t backend;
   std::int64_t n;
   std::int64_t nrhs;
   std::int64_t tile;

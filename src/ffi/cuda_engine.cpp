@@ -27,6 +27,9 @@
 #include "ffi/outcome.h"
 #include "tile/cuda/cuda.h"
 #include "tile/cuda/device_context.h"
+#include "vendor/cuda/cusolvermg.h"
+#include "vendor/cuda/host.h"
+#include "vendor/dispatch.h"
 
 namespace jaxmg {
 namespace {
@@ -75,7 +78,12 @@ struct Team {
           if (outcome.ok()) {
             counters().completed(routine);
           }
-        }) {}
+        }) {
+    if (kind.request.backend == Backend::cusolvermg) {
+      vendor = std::make_unique<vendor::Session>(
+          devices->size(), vendor::make_cusolvermg(devices->devices(), Plan(kind.request)));
+    }
+  }
 
   std::vector<tile::CudaStaging*> staging() const {
     std::vector<tile::CudaStaging*> blocks;
@@ -90,6 +98,7 @@ struct Team {
   std::vector<std::unique_ptr<PeerCommunicator>> communicators;
   FinalMeeting ready;  // all ranks have what they need, or none of them starts
   FinalMeeting end;    // all ranks have enqueued everything, or all report the same failure
+  std::unique_ptr<vendor::Session> vendor;  // null unless a vendor's library does the work
 };
 
 // A device's arrival: whoever completes the set answers all of them.
@@ -191,6 +200,9 @@ class RankCall {
   PlanRequest full_request() {
     PlanRequest request = team_.kind.request;
     request.library_bytes = device_.lanes().library_bytes(request.type, Plan(request).tile());
+    if (team_.vendor) {
+      request.vendor_bytes = team_.vendor->library().workspace_bytes();
+    }
     return request;
   }
 
@@ -222,7 +234,13 @@ class RankCall {
     if (plan_.routine() != Routine::locate || has_failed(lanes.update)) {
       Observer observer;
       Rank<Cuda> self{comm_, lanes, plan_, workspace, observer};
-      run_rank_program<Cuda>(self, team_.kind, operands_);
+      if (team_.vendor) {
+        with_type(plan_.request().type, [&]<class T>() {
+          vendor::run_routine<Cuda, T>(self, *team_.vendor, team_.kind, operands_);
+        });
+      } else {
+        run_rank_program<Cuda>(self, team_.kind, operands_);
+      }
     }
     fork.join();
     check_team(comm_);

@@ -170,9 +170,11 @@ class Decoder {
     switch (routine_) {
       case JAXMG_POTRF:
         get(given, "precision", call_.precision);
-        return get(given, "triangle", call_.triangle);
+        get(given, "triangle", call_.triangle);
+        return get(given, "backend", call_.backend);
       case JAXMG_POTRS:
-        return get(given, "replicated", call_.replicated);
+        get(given, "replicated", call_.replicated);
+        return get(given, "backend", call_.backend);
       case JAXMG_CYCLIC:
         return get(given, "inverse", call_.inverse);
       case JAXMG_GETRF:
@@ -184,9 +186,10 @@ class Decoder {
       case JAXMG_GEQRS:
         return get(given, "adjoint", call_.adjoint);
       case JAXMG_LOGDET:
+      case JAXMG_POTRI:
+        return get(given, "backend", call_.backend);
       case JAXMG_LOCATE:
       case JAXMG_MIRROR:
-      case JAXMG_POTRI:
       case JAXMG_GETDET:
       case JAXMG_GEQRF:
       case JAXMG_ORGQR:
