@@ -34,6 +34,7 @@ from ._memory import check_memory
 from ._operands import constrain, on_mesh
 from ._prepared import Prepared, signature
 from ._resolve import check_mesh, check_specs, is_concrete, resolve, rhs_spec, splits_rows
+from ._vma import varying
 from .padding import calculate_padding
 
 Specs = PartitionSpec | tuple[PartitionSpec, ...] | list[PartitionSpec] | None
@@ -102,7 +103,7 @@ def _report(info: Array) -> None:
 
 def _on_blocks(call: Call, a: Array, b: Array) -> Results:
     """Inside the caller's shard_map."""
-    r, source = call.r, _manual.varying(a)
+    r, source = call.r, varying(a)
     a = _cholesky.enter(r, a)
     f = _cholesky.factor(r, a)
     if call.want_status:
