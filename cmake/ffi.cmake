@@ -51,6 +51,7 @@ target_sources(jaxmg_base PRIVATE
   src/ffi/operand_reader.cpp
   src/ffi/operands.cpp
   src/ffi/outcome.cpp
+  src/ffi/progress.cpp
   src/ffi/rendezvous.cpp)
 
 # A shared library that finds its own kind beside itself, wherever that is.

@@ -17,6 +17,7 @@ from ._native import set_threads, set_timeout
 from ._plan import Plan, plan
 from ._potri import potri
 from ._potrs import potrs
+from ._progress import progress
 from ._selftest import selftest
 from .cyclic import (
     cyclic_1d,
@@ -69,6 +70,7 @@ __all__ = [
     "potri_symmetrize",
     "potrs",
     "potrs_shardmap_ctx",
+    "progress",
     "selftest",
     "set_threads",
     "set_timeout",

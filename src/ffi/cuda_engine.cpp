@@ -27,6 +27,7 @@
 #include "ffi/outcome.h"
 #include "tile/cuda/cuda.h"
 #include "tile/cuda/device_context.h"
+#include "tile/cuda/marks.h"
 
 namespace jaxmg {
 namespace {
@@ -71,11 +72,13 @@ struct Team {
         devices(tile::DeviceSet::get(devices_)),
         communicators(make_peer_communicators(devices_, staging(), devices->direct(), kPatience)),
         ready(devices->size(), [](const Outcome&) {}),
-        end(devices->size(), [routine = kind_.request.routine](const Outcome& outcome) {
-          if (outcome.ok()) {
-            counters().completed(routine);
-          }
-        }) {}
+        end(devices->size(),
+            [routine = kind_.request.routine](const Outcome& outcome) {
+              if (outcome.ok()) {
+                counters().completed(routine);
+              }
+            }),
+        progress(progress_board().begin(kind_.request, tile::make_marks)) {}
 
   std::vector<tile::CudaStaging*> staging() const {
     std::vector<tile::CudaStaging*> blocks;
@@ -90,6 +93,7 @@ struct Team {
   std::vector<std::unique_ptr<PeerCommunicator>> communicators;
   FinalMeeting ready;  // all ranks have what they need, or none of them starts
   FinalMeeting end;    // all ranks have enqueued everything, or all report the same failure
+  std::shared_ptr<CallProgress> progress;  // null if nobody watches
 };
 
 // A device's arrival: whoever completes the set answers all of them.
@@ -182,6 +186,9 @@ class RankCall {
         abort_team(comm_, outcome.message);
       }
     }
+    if (!outcome.ok() && team_.progress) {
+      team_.progress->abandon();
+    }
     team_.end.arrive(rank_, std::move(outcome));
     const Outcome& all = team_.end.wait();
     call_.complete(call_.token, all.code, all.message.c_str());
@@ -219,13 +226,27 @@ class RankCall {
       JAXMG_CUDA_CHECK(cudaMemcpyAsync(pair.to, pair.from, pair.bytes, cudaMemcpyDeviceToDevice,
                                        lanes.update.stream()));
     }
+    const ProgressObserver::Report report = report_of(lanes.update);
     if (plan_.routine() != Routine::locate || has_failed(lanes.update)) {
-      Observer observer;
+      ProgressObserver observer(plan_.routine(), report);
       Rank<Cuda> self{comm_, lanes, plan_, workspace, observer};
       run_rank_program<Cuda>(self, team_.kind, operands_);
     }
+    if (report) {
+      report(CallProgress::kThrough);
+    }
     fork.join();
     check_team(comm_);
+  }
+
+  // The device itself tells when it has come so far: the host is ahead of it.
+  ProgressObserver::Report report_of(tile::CudaLane& lane) const {
+    if (!team_.progress) {
+      return nullptr;
+    }
+    return [&lane, where = team_.progress->mark(rank_)](float done) {
+      tile::set_mark(lane, where, done);
+    };
   }
 
   // Whether there is a minor to be located: the same on all ranks. Only a call that is made after a
