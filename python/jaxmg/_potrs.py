@@ -50,6 +50,7 @@ class Call:
         spec: how x is to be split (None: as it comes).
         local_rows: rows of each shard that belong to the matrix, if shards are padded one by one.
         want_status, want_logdet, want_inverse, keep_work: which results are returned besides x.
+        report: whether a failure is an error under checkify; needs the status.
     """
 
     r: Resolved
@@ -60,6 +61,7 @@ class Call:
     want_logdet: bool = False
     want_inverse: bool = False
     keep_work: bool = False
+    report: bool = False
 
 
 @dataclasses.dataclass
@@ -95,6 +97,7 @@ def without_local_padding(layout: Layout, a: Array, local_rows: int) -> Array:
 
 
 def _report(info: Array) -> None:
+    # Not for all who want the status: what jax.export serialises has no place for such a check.
     status = _cholesky.status(info)
     checkify.debug_check(
         status == 0, "potrs failed with status {status} (jaxmg.errors.explain)", status=status
@@ -160,7 +163,7 @@ def solve_call(call: Call, a: Array, b: Array) -> Results:
         out = _on_blocks(call, a, b)
     else:
         out = _on_arrays(call, a, b)
-    if call.want_status:
+    if call.report:
         _report(out.info)
     out.x = out.x[:, 0] if vector else out.x
     return out
@@ -312,8 +315,8 @@ def potrs(
             times faster); "highest" and "float32": native. None follows JAX's
             ``jax_default_matmul_precision``. Other dtypes and CPUs always compute natively.
         backend: None or "native".
-        check: eagerly, whether to wait and raise an exception on failure. Under ``checkify`` a
-            failure is reported when the status is asked for, by this or by `return_status`.
+        check: eagerly, whether to wait and raise an exception on failure; under ``checkify``,
+            whether to report one. Elsewhere under ``jit`` it does nothing.
         n: the true size of a matrix that was padded to (devices * ceil(n / devices), n).
 
     Returns:
@@ -340,7 +343,7 @@ def potrs(
     """
     given = a
     options = (T_A, mesh, in_specs, matrix_specs, pad, lower, n, precision, backend, donate)
-    key = signature(a, b, (*options, return_status or check, return_logdet))
+    key = signature(a, b, (*options, return_status, check, return_logdet))
     call = _prepared.get(key)
     if call is None:
         check_backend(backend)
@@ -358,7 +361,10 @@ def potrs(
             precision=precision_of(precision),
         )
         call = dataclasses.replace(
-            call, want_status=return_status or check, want_logdet=return_logdet
+            call,
+            want_status=return_status or check,
+            want_logdet=return_logdet,
+            report=check,
         )
         in_place = donate or not (is_concrete(a) and is_concrete(b))
         small = check_memory("potrs", call.r, int(np.prod(b.shape[1:])), in_place=in_place)
