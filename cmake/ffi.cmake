@@ -50,6 +50,7 @@ file(GLOB JAXMG_CALL_SOURCES CONFIGURE_DEPENDS src/ffi/operand*.cpp)
 list(APPEND JAXMG_CALL_SOURCES
   src/ffi/elastic_pool.cpp
   src/ffi/outcome.cpp
+  src/ffi/progress.cpp
   src/ffi/rendezvous.cpp)
 target_sources(jaxmg_base PRIVATE ${JAXMG_CALL_SOURCES})
 

@@ -18,6 +18,7 @@ from ._native import set_threads, set_timeout
 from ._plan import Plan, plan
 from ._potri import potri
 from ._potrs import potrs
+from ._progress import progress
 from ._qr_api import qr
 from ._selftest import selftest
 from .cyclic import (
@@ -74,6 +75,7 @@ __all__ = [
     "potri_symmetrize",
     "potrs",
     "potrs_shardmap_ctx",
+    "progress",
     "qr",
     "selftest",
     "set_threads",

@@ -153,6 +153,16 @@ class _PlanRequest(ctypes.Structure):
     )
 
 
+class _CallProgress(ctypes.Structure):
+    """``jaxmg_call_progress`` of src/ffi/call.h."""
+
+    _fields_ = (
+        *((name, ctypes.c_int64) for name in ("number", "n")),
+        *((name, ctypes.c_int32) for name in ("routine", "dtype", "ranks", "spare")),
+        ("done", ctypes.c_double),
+    )
+
+
 def _declare(engine: ctypes.CDLL) -> None:
     """Signatures of the engine's C functions."""
     engine.jaxmg_plan.restype = ctypes.c_int64
@@ -170,6 +180,10 @@ def _declare(engine: ctypes.CDLL) -> None:
     engine.jaxmg_set_timeout.argtypes = [ctypes.c_double]
     engine.jaxmg_reset_counters.restype = None
     engine.jaxmg_reset_counters.argtypes = []
+    engine.jaxmg_watch_progress.restype = None
+    engine.jaxmg_watch_progress.argtypes = [ctypes.c_int]
+    engine.jaxmg_progress.restype = ctypes.c_int64
+    engine.jaxmg_progress.argtypes = [ctypes.POINTER(_CallProgress), ctypes.c_int64]
 
 
 def _load(platform: str, stem: str, ffi_stem: str) -> Library:
@@ -325,6 +339,49 @@ def reset_counters() -> None:
     for library in (CPU, CUDA):
         if library.handle is not None and library.loaded:
             library.handle.jaxmg_reset_counters()
+
+
+@dataclass(frozen=True)
+class CallInProgress:
+    """A call that the engines are working on.
+
+    Attributes:
+        key: tells calls of this process apart.
+        routine, dtype: as numbered by the engine.
+        n: size of the matrix.
+        ranks: devices that work on it together.
+        done: part of the work, 0 to 1.
+    """
+
+    key: tuple[str, int]
+    routine: int
+    dtype: int
+    n: int
+    ranks: int
+    done: float
+
+
+def watch_progress(on: bool) -> None:
+    """Asks the engines to follow calls that come from now on, or takes that back."""
+    for library in (CPU, CUDA):
+        if library.loaded:
+            library.handle.jaxmg_watch_progress(1 if on else -1)
+
+
+def calls_in_progress() -> list[CallInProgress]:
+    """The watched calls that are being worked on, the oldest first (at most 64 an engine)."""
+    found = []
+    for library in (CPU, CUDA):
+        if library.loaded:
+            calls = (_CallProgress * 64)()
+            count = library.handle.jaxmg_progress(calls, len(calls))
+            found += [
+                CallInProgress(
+                    (library.platform, c.number), c.routine, c.dtype, c.n, c.ranks, c.done
+                )
+                for c in calls[:count]
+            ]
+    return found
 
 
 def set_timeout(seconds: float) -> None:

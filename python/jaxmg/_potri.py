@@ -101,7 +101,7 @@ def potri(
         lower: True or False says that only the lower or upper triangle of `a` is valid.
         precision: as in :func:`jaxmg.potrs`.
         backend: as in :func:`jaxmg.potrs`.
-        check: eagerly, whether to wait and raise an exception on failure.
+        check: as of :func:`jaxmg.potrs`.
         n: the true size of a matrix that was padded to (devices * ceil(n / devices), n).
 
     Returns:
@@ -141,7 +141,7 @@ def potri(
     )
     eager = is_concrete(a)
     check_memory("potri", call.r, 1, in_place=donate or not eager)
-    call = dataclasses.replace(call, want_status=return_status or check)
+    call = dataclasses.replace(call, want_status=return_status or check, report=check)
     with calling_on(call.r.layout):
         if donate and eager:
             with giving_away(a, given):

@@ -34,6 +34,7 @@ from ._memory import check_memory
 from ._operands import constrain, on_mesh
 from ._prepared import Prepared, signature
 from ._resolve import check_mesh, check_specs, is_concrete, resolve, rhs_spec, splits_rows
+from ._vma import varying
 from .padding import calculate_padding
 
 Specs = PartitionSpec | tuple[PartitionSpec, ...] | list[PartitionSpec] | None
@@ -49,6 +50,7 @@ class Call:
         spec: how x is to be split (None: as it comes).
         local_rows: rows of each shard that belong to the matrix, if shards are padded one by one.
         want_status, want_logdet, want_inverse, keep_work: which results are returned besides x.
+        report: whether a failure is an error under checkify; needs the status.
     """
 
     r: Resolved
@@ -59,6 +61,7 @@ class Call:
     want_logdet: bool = False
     want_inverse: bool = False
     keep_work: bool = False
+    report: bool = False
 
 
 @dataclasses.dataclass
@@ -94,6 +97,7 @@ def without_local_padding(layout: Layout, a: Array, local_rows: int) -> Array:
 
 
 def _report(info: Array) -> None:
+    # Not for all who want the status: what jax.export serialises has no place for such a check.
     status = _cholesky.status(info)
     checkify.debug_check(
         status == 0, "potrs failed with status {status} (jaxmg.errors.explain)", status=status
@@ -102,7 +106,7 @@ def _report(info: Array) -> None:
 
 def _on_blocks(call: Call, a: Array, b: Array) -> Results:
     """Inside the caller's shard_map."""
-    r, source = call.r, _manual.varying(a)
+    r, source = call.r, varying(a)
     a = _cholesky.enter(r, a)
     f = _cholesky.factor(r, a)
     if call.want_status:
@@ -159,7 +163,7 @@ def solve_call(call: Call, a: Array, b: Array) -> Results:
         out = _on_blocks(call, a, b)
     else:
         out = _on_arrays(call, a, b)
-    if call.want_status:
+    if call.report:
         _report(out.info)
     out.x = out.x[:, 0] if vector else out.x
     return out
@@ -318,8 +322,8 @@ def potrs(
         backend: None or "native": the built-in engine, on CPUs and GPUs. "cusolvermg": NVIDIA's
             cuSOLVERMg, for comparison, on the GPUs of one process. Results and statuses are the
             same; `T_A` is the block size that the matrix is redistributed to.
-        check: eagerly, whether to wait and raise an exception on failure. Under ``checkify`` a
-            failure is reported when the status is asked for, by this or by `return_status`.
+        check: eagerly, whether to wait and raise an exception on failure; under ``checkify``,
+            whether to report one. Elsewhere under ``jit`` it does nothing.
         n: the true size of a matrix that was padded to (devices * ceil(n / devices), n).
 
     Returns:
@@ -347,7 +351,7 @@ def potrs(
     """
     given = a
     options = (T_A, mesh, in_specs, matrix_specs, pad, lower, n, precision, backend, donate)
-    key = signature(a, b, (*options, return_status or check, return_logdet))
+    key = signature(a, b, (*options, return_status, check, return_logdet))
     call = _prepared.get(key)
     if call is None:
         right = b
@@ -365,7 +369,10 @@ def potrs(
             backend=check_backend(backend),
         )
         call = dataclasses.replace(
-            call, want_status=return_status or check, want_logdet=return_logdet
+            call,
+            want_status=return_status or check,
+            want_logdet=return_logdet,
+            report=check,
         )
         in_place = donate or not (is_concrete(a) and is_concrete(b))
         small = check_memory("potrs", call.r, int(np.prod(b.shape[1:])), in_place=in_place)

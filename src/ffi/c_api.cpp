@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <span>
 #include <string_view>
 
 #include "ffi/call.h"
@@ -17,6 +18,11 @@ Counters& counters() {
 
 ElasticPool& elastic_pool() {
   static ElasticPool* const instance = new ElasticPool;
+  return *instance;
+}
+
+ProgressBoard& progress_board() {
+  static ProgressBoard* const instance = new ProgressBoard;
   return *instance;
 }
 
@@ -94,6 +100,9 @@ std::int64_t jaxmg_counter(const char* counter) {
   if (wanted == "threads") {
     return elastic_pool().made();
   }
+  if (wanted == "watchers") {
+    return progress_board().watchers();
+  }
   for (std::size_t i = 0; i < kRoutines; ++i) {
     if (wanted == kRoutineNames[i]) {
       return counters().completed_calls(static_cast<Routine>(i));
@@ -104,6 +113,18 @@ std::int64_t jaxmg_counter(const char* counter) {
 
 void jaxmg_reset_counters() {
   counters().reset();
+}
+
+void jaxmg_watch_progress(int change) {
+  progress_board().watch(change);
+}
+
+std::int64_t jaxmg_progress(jaxmg_call_progress* out, std::int64_t capacity) {
+  if (!out || capacity < 1) {
+    return 0;
+  }
+  return static_cast<std::int64_t>(
+      progress_board().list(std::span(out, static_cast<std::size_t>(capacity))));
 }
 
 void jaxmg_set_timeout(double seconds) {

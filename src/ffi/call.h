@@ -125,10 +125,27 @@ JAXMG_EXPORT std::int64_t jaxmg_plan(const jaxmg_plan_request* request, char* ou
                                      std::int64_t capacity);
 
 // Counters by name: "potrf", "getrf", ..., as in core/routine.h: distributed operations completed,
-// counted once per group; "pending": calls that wait for peers, by group; "sites": call
-// sites alive; "threads": engine threads made so far. -1 for any other name.
+// counted once per group; "pending": calls that wait for peers, by group; "sites": call sites alive;
+// "threads": engine threads made so far; "watchers": of progress. -1 for any other name.
 JAXMG_EXPORT std::int64_t jaxmg_counter(const char* name);
 JAXMG_EXPORT void jaxmg_reset_counters();
+
+// How far a call is. Calls are numbered in the order in which they came.
+struct jaxmg_call_progress {
+  std::int64_t number;
+  std::int64_t n;
+  std::int32_t routine;
+  std::int32_t dtype;
+  std::int32_t ranks;
+  std::int32_t spare;
+  double done;  // part of the work, 0 to 1
+};
+
+// Calls that come from now on are watched, if `change` is 1; -1 takes that back. Being watched
+// costs a device a few microseconds a step.
+JAXMG_EXPORT void jaxmg_watch_progress(int change);
+// Describes the watched calls that are being worked on, at most `capacity`; returns how many.
+JAXMG_EXPORT std::int64_t jaxmg_progress(jaxmg_call_progress* out, std::int64_t capacity);
 
 // Threads that compute CPU tiles.
 JAXMG_EXPORT void jaxmg_set_threads(int count);
