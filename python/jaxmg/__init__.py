@@ -16,7 +16,7 @@ from ._info import info, package_version
 from ._native import set_threads, set_timeout
 from ._plan import Plan, plan
 from ._potri import potri
-from ._potrs import potrs
+from ._potrs import SolveInfo, potrs
 from ._selftest import selftest
 from .cyclic import (
     cyclic_1d,
@@ -54,6 +54,7 @@ __all__ = [
     "NotPositiveDefiniteError",
     "Plan",
     "SingularMatrixError",
+    "SolveInfo",
     "__version__",
     "calculate_padding",
     "cyclic_1d",

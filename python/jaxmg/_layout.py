@@ -21,6 +21,9 @@ AnyMesh = Mesh | AbstractMesh
 
 ROUTINES = {"potrf": 0, "potrs": 1, "logdet": 2, "locate": 3, "mirror": 4, "cyclic": 5, "potri": 6}
 DTYPES = {"float32": 0, "float64": 1, "complex64": 2, "complex128": 3}
+# Values of `precision`, as the engine numbers the first two.
+NATIVE, SPLIT, MIXED = 0, 1, 2
+LOWER = {"float64": "float32", "complex128": "complex64"}
 PLATFORMS = {"cpu": 0, "cuda": 1}
 
 
@@ -134,6 +137,7 @@ class Resolved:
         precision: 0: products in the element type; 1: float32 by half-precision parts.
         triangle: -1: all of A is valid; 0: only the lower triangle; 1: only the upper one.
         exposed: whether the factor is handed to the user, who may move it elsewhere.
+        mixed: whether solves use a factor of lower precision; see _mixed.
     """
 
     layout: Layout
@@ -145,6 +149,7 @@ class Resolved:
     triangle: int = -1
     exposed: bool = False
     precision: int = 0
+    mixed: bool = False
 
     @property
     def padded_rows(self) -> int:
@@ -164,8 +169,9 @@ class Resolved:
         """Equal in all processes that make this call, most likely different for other calls."""
         mesh = self.layout.mesh
         shape = () if mesh is None else tuple(mesh.shape.items())
+        arithmetic = (self.precision, self.mixed)
         text = repr(
-            (shape, self.layout.axes, self.n, self.dtype, self.tile, self.triangle, self.precision)
+            (shape, self.layout.axes, self.n, self.dtype, self.tile, self.triangle, arithmetic)
         )
         return zlib.crc32(text.encode()) & 0x7FFFFFFF
 
@@ -178,7 +184,20 @@ class Resolved:
             self.dtype,
             tile=self.tile,
             triangle=self.triangle,
-            precision=self.precision,
+            precision=MIXED if self.mixed else self.precision,
+        )
+
+    @functools.cached_property
+    def low(self) -> Resolved:
+        """The same factorisation in the lower precision, at its fastest."""
+        return resolve_plan(
+            self.layout,
+            self.n,
+            LOWER[self.dtype],
+            tile=self.tile,
+            triangle=self.triangle,
+            exposed=self.exposed,
+            precision=SPLIT,
         )
 
 
@@ -224,6 +243,8 @@ def resolve_plan(
     precision: int = 0,
 ) -> Resolved:
     """Asks the engine for the tile and the sizes that belong to a layout."""
+    mixed = precision == MIXED and dtype in LOWER
+    precision = min(precision, SPLIT)
     if layout.platform != "cuda" or dtype != "float32":
         precision = 0
     found = entries(
@@ -246,4 +267,5 @@ def resolve_plan(
         triangle=triangle,
         exposed=exposed,
         precision=precision,
+        mixed=mixed,
     )

@@ -9,7 +9,7 @@ from typing import Any
 
 import jax
 
-from ._layout import Resolved, entries
+from ._layout import LOWER, MIXED, SPLIT, Resolved, entries
 from .errors import InsufficientMemoryError, JaxMgWarning
 
 # The calls of the engine that a routine makes, in order.
@@ -36,15 +36,20 @@ def routine_bytes(
     tile: int = 0,
     mirror: bool = False,
     in_place: bool = True,
+    precision: int = 0,
 ) -> tuple[dict[str, int], dict[str, int]]:
     """Bytes on one device by purpose: what is there all the time, and the largest scratch.
 
     Without `in_place` the caller's matrix is kept, so that there are two of its size.
     """
+    options: dict[str, Any] = {"nrhs": nrhs, "tile": tile, "mirror": mirror}
+    if precision == MIXED and dtype in LOWER:
+        return _mixed_bytes(routine, n, dtype, ranks, platform, in_place=in_place, **options)
     lasting: dict[str, int] = {}
     scratch: dict[str, int] = {}
+    options["precision"] = min(precision, SPLIT) if dtype == "float32" else 0
     for stage in STAGES[routine]:
-        plan = entries(stage, n, dtype, ranks, platform, nrhs=nrhs, tile=tile, mirror=mirror)
+        plan = entries(stage, n, dtype, ranks, platform, **options)
         now = {e["buffer"]: int(e["bytes"]) for e in plan["entries"] if e["place"] == "scratch"}
         if sum(now.values()) > sum(scratch.values()):
             scratch = now
@@ -54,6 +59,24 @@ def routine_bytes(
     if not in_place:
         lasting["copy_of_matrix"] = lasting["matrix"]
     return lasting, scratch
+
+
+def _mixed_bytes(
+    routine: str, n: int, dtype: str, ranks: int, platform: str, *, in_place: bool, **options: Any
+) -> tuple[dict[str, int], dict[str, int]]:
+    """The same with a factor of lower precision beside the matrix.
+
+    When the matrix is kept, a fall-back copies it over the factor that was of no use.
+    """
+    lasting, scratch = routine_bytes(routine, n, dtype, ranks, platform, **options)
+    low, other = routine_bytes(
+        routine, n, LOWER[dtype], ranks, platform, precision=SPLIT, **options
+    )
+    factor = low["matrix"] + low.get("saved_diagonal", 0) + low.get("tile_inverse", 0)
+    lasting["low_precision_factor"] = factor
+    if not in_place:
+        lasting["fall_back_copy"] = max(0, lasting["matrix"] - factor)
+    return lasting, max(scratch, other, key=lambda sizes: sum(sizes.values()))
 
 
 def total(parts: tuple[dict[str, int], dict[str, int]]) -> int:
@@ -126,6 +149,7 @@ def _needed(r: Resolved, nrhs: int, in_place: bool) -> int:
             tile=r.tile,
             mirror=r.triangle >= 0,
             in_place=in_place,
+            precision=MIXED if r.mixed else r.precision,
         )
     )
 
@@ -163,6 +187,7 @@ def check_memory(routine: str, r: Resolved, nrhs: int, *, in_place: bool) -> boo
             nrhs=nrhs,
             mirror=r.triangle >= 0,
             in_place=in_place,
+            precision=MIXED if r.mixed else r.precision,
         )
         return total(parts) <= free
 

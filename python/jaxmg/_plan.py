@@ -9,14 +9,22 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ._arguments import LARGEST, SUPPORTED, check_tile, triangle_of
-from ._layout import AnyMesh, entries, platform_of
+from ._arguments import LARGEST, SUPPORTED, check_tile, precision_of, triangle_of
+from ._layout import LOWER, MIXED, SPLIT, AnyMesh, entries, platform_of
 from ._memory import STAGES, available, human, largest_n, routine_bytes, total
 from ._resolve import check_mesh
 
 _PURPOSE = {
     "matrix": "matrix, overwritten",
     "copy_of_matrix": "your matrix, if not donated",
+    "low_precision_factor": "factor in lower precision",
+    "fall_back_copy": "copy of the matrix for a fall-back",
+    "split_even": "its half-precision parts, even",
+    "split_odd": "its half-precision parts, odd",
+    "row_scale": "scaling by powers of two",
+    "inverse_scale": "the same, inverse",
+    "panel_inverse": "inverted blocks of a diagonal tile",
+    "row_block": "one tile of rows",
     "right_hand_side": "right-hand sides",
     "saved_diagonal": "original diagonal tiles",
     "tile_inverse": "inverted diagonal tiles",
@@ -111,6 +119,7 @@ def plan(
     mesh: AnyMesh | int | None = None,
     T_A: int | None = None,
     lower: bool | None = None,
+    precision: Any = None,
 ) -> Plan:
     """Works out how a routine would run and what it would take. Allocates nothing.
 
@@ -122,6 +131,8 @@ def plan(
         mesh: the mesh, or a number of devices; None means the context mesh, else all devices.
         T_A: rows that are eliminated together. None lets the plan choose.
         lower: True or False if only one triangle will be valid.
+        precision: as in :func:`jaxmg.potrs`. With "mixed" a float64 or complex128 matrix stays
+            beside a factor of half its size; a fall-back needs a copy if the matrix is kept.
 
     Returns:
         A :class:`Plan`.
@@ -145,6 +156,8 @@ def plan(
     n, nrhs = _size("n", n), _size("nrhs", nrhs)
     ranks, platform = _devices(mesh)
     tile, mirror = check_tile(T_A), triangle_of(lower) >= 0
+    arithmetic = precision_of(precision)
+    mixed = arithmetic == MIXED and name in LOWER and routine in ("potrs", "potrf")
 
     def needed(size: int, in_place: bool = True) -> tuple[dict[str, int], dict[str, int]]:
         return routine_bytes(
@@ -157,6 +170,7 @@ def plan(
             tile=tile,
             mirror=mirror,
             in_place=in_place,
+            precision=arithmetic if mixed else min(arithmetic, SPLIT),
         )
 
     free, source = available(platform, ranks)
@@ -172,7 +186,8 @@ def plan(
         dtype=name,
         devices=ranks,
         platform=platform,
-        path="one device" if ranks == 1 else f"rows split over {ranks} devices",
+        path=("one device" if ranks == 1 else f"rows split over {ranks} devices")
+        + (f", {LOWER[name]} factor and refinement" if mixed else ""),
         tile=int(stages[0]["tile"]),
         bytes_by_purpose={**lasting, **scratch},
         bytes_needed=total((lasting, scratch)),

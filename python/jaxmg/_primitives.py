@@ -13,7 +13,7 @@ from jax import Array
 from jax.sharding import PartitionSpec
 
 from . import _calls
-from ._batching import batch_factor_operation, batch_potrs
+from ._batching import batch_factor_operation, batch_solution
 from ._layout import Layout, Resolved
 from ._operands import is_split, pad_rows
 from ._operation import REPLICATED, Operation, Specs, define, rows_spec, typed, vector_spec
@@ -118,7 +118,7 @@ potrs_p = define(
         specs=_potrs_specs,
     ),
     _solution_type,
-    batch_potrs,
+    batch_solution,
 )
 
 
