@@ -12,6 +12,7 @@ level; :mod:`jaxmg.linalg` has the names and conventions of ``jax.numpy.linalg``
 """
 
 from . import errors, linalg
+from ._gather import set_gather_below
 from ._info import info, package_version
 from ._native import set_threads, set_timeout
 from ._plan import Plan, plan
@@ -71,6 +72,7 @@ __all__ = [
     "potrs",
     "potrs_shardmap_ctx",
     "selftest",
+    "set_gather_below",
     "set_threads",
     "set_timeout",
     "uncyclic_1d",

@@ -15,7 +15,7 @@ import jax
 import numpy as np
 from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding, PartitionSpec
 
-from . import _native
+from . import _model, _native, _profile
 
 AnyMesh = Mesh | AbstractMesh
 
@@ -138,6 +138,7 @@ class Resolved:
         triangle: -1: all of A is valid; 0: only the lower triangle; 1: only the upper one.
         exposed: whether the factor is handed to the user, who may move it elsewhere.
         mixed: whether solves use a factor of lower precision; see _mixed.
+        gathered: whether every device works on all of the matrix by itself; see _gather.
     """
 
     layout: Layout
@@ -150,6 +151,7 @@ class Resolved:
     exposed: bool = False
     precision: int = 0
     mixed: bool = False
+    gathered: bool = False
 
     @property
     def padded_rows(self) -> int:
@@ -169,7 +171,7 @@ class Resolved:
         """Equal in all processes that make this call, most likely different for other calls."""
         mesh = self.layout.mesh
         shape = () if mesh is None else tuple(mesh.shape.items())
-        arithmetic = (self.precision, self.mixed)
+        arithmetic = (self.precision, self.mixed, self.gathered)
         text = repr(
             (shape, self.layout.axes, self.n, self.dtype, self.tile, self.triangle, arithmetic)
         )
@@ -190,14 +192,27 @@ class Resolved:
     @functools.cached_property
     def low(self) -> Resolved:
         """The same factorisation in the lower precision, at its fastest."""
-        return resolve_plan(
+        low = resolve_plan(
             self.layout,
             self.n,
             LOWER[self.dtype],
-            tile=self.tile,
+            tile=0 if self.gathered else self.tile,
             triangle=self.triangle,
             exposed=self.exposed,
             precision=SPLIT,
+        )
+        return low.to_gathered() if self.gathered else low
+
+    def to_gathered(self) -> Resolved:
+        """The same with all of the matrix on every device: the tile is that of one rank."""
+        one = resolve_plan(
+            Layout(platform=self.layout.platform), self.n, self.dtype, triangle=self.triangle
+        )
+        return dataclasses.replace(
+            self,
+            tile=one.tile,
+            aux_count=-(-one.aux_count // self.layout.ranks),
+            gathered=True,
         )
 
 
@@ -231,6 +246,17 @@ def entries(
     )
 
 
+def measured_tile(n: int, dtype: str, ranks: int, platform: str, precision: int = 0) -> int:
+    """The best tile by the cost model, on a machine that was measured; else 0, the engine's choice.
+
+    Of one process alone: all have to choose the same.
+    """
+    profile = _profile.present(platform)
+    if not profile.measured or n == 0 or jax.process_count() > 1:
+        return 0
+    return _model.best_tile(n, dtype, ranks, profile, split=precision == SPLIT)
+
+
 @functools.lru_cache(maxsize=1024)
 def resolve_plan(
     layout: Layout,
@@ -247,6 +273,7 @@ def resolve_plan(
     precision = min(precision, SPLIT)
     if layout.platform != "cuda" or dtype != "float32":
         precision = 0
+    tile = tile or measured_tile(n, dtype, layout.ranks, layout.platform, precision)
     found = entries(
         "potrf",
         n,

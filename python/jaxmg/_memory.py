@@ -138,20 +138,20 @@ def human(size: float) -> str:
 
 @functools.lru_cache(maxsize=4096)
 def _needed(r: Resolved, nrhs: int, in_place: bool) -> int:
-    return total(
-        routine_bytes(
-            "potrs",
-            r.n,
-            r.dtype,
-            r.layout.ranks,
-            r.layout.platform,
-            nrhs=nrhs,
-            tile=r.tile,
-            mirror=r.triangle >= 0,
-            in_place=in_place,
-            precision=MIXED if r.mixed else r.precision,
-        )
+    parts = routine_bytes(
+        "potrs",
+        r.n,
+        r.dtype,
+        1 if r.gathered else r.layout.ranks,
+        r.layout.platform,
+        nrhs=nrhs,
+        tile=r.tile,
+        mirror=r.triangle >= 0,
+        in_place=in_place or r.gathered,
+        precision=MIXED if r.mixed else r.precision,
     )
+    # What is gathered is a copy.
+    return total(parts) + (parts[0]["matrix"] // r.layout.ranks if r.gathered else 0)
 
 
 def check_memory(routine: str, r: Resolved, nrhs: int, *, in_place: bool) -> bool:

@@ -16,16 +16,23 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 from jax import Array, lax
-from jax.sharding import PartitionSpec
 
 from . import _calls, _refinement
 from ._batching import batch_factor_operation, batch_solution
 from ._cholesky import linear_solve
 from ._layout import Layout, Resolved
 from ._local_rows import LocalRows
-from ._operands import gathered, is_split, on_all_devices, pad_rows
-from ._operation import REPLICATED, Operation, Specs, define, rows_spec, typed, vector_spec
-from ._resolve import axis_names
+from ._operands import gathered, on_all_devices, pad_rows
+from ._operation import (
+    REPLICATED,
+    Operation,
+    Specs,
+    define,
+    factor_specs,
+    rows_spec,
+    typed,
+    vector_spec,
+)
 
 # Elements of `info` after a mixed-precision solve; see core/status.h.
 ITERATIONS, PATH = 4, 5
@@ -84,11 +91,7 @@ def _verdict(r: Resolved, ctx: Array, a: Array) -> Array:
 
 
 def _factor_types(a: Any, *, r: Resolved) -> list[Any]:
-    rows, vector = rows_spec(r.layout), vector_spec(r.layout)
-    if not (r.exposed and is_split(a.sharding.spec)):
-        shown = {name for entry in tuple(a.sharding.spec) for name in axis_names(entry)}
-        own = tuple(name for name in r.layout.axes if name in shown)
-        rows, vector = PartitionSpec(own or None, None), PartitionSpec(own or None)
+    rows, vector = factor_specs(a, r)
     low = r.low
     return [
         typed(a, r.layout, (r.padded_rows, r.n), low.dtype, rows),
@@ -117,6 +120,7 @@ mixed_factor_p = define(
             (rows_spec(layout),),
             (rows_spec(layout), vector_spec(layout), *(REPLICATED,) * 4),
         ),
+        makes_factor=True,
     ),
     _factor_types,
     batch_factor_operation,

@@ -10,13 +10,16 @@ import jax
 import jax.numpy as jnp
 
 from ._arguments import LARGEST, SUPPORTED, check_tile, precision_of, triangle_of
-from ._layout import LOWER, MIXED, SPLIT, AnyMesh, entries, platform_of
+from ._gather import threshold
+from ._layout import LOWER, MIXED, NATIVE, SPLIT, AnyMesh, entries, measured_tile, platform_of
 from ._memory import STAGES, available, human, largest_n, routine_bytes, total
+from ._model import Estimate, expected
+from ._profile import Profile, present
 from ._resolve import check_mesh
 
 _PURPOSE = {
     "matrix": "matrix, overwritten",
-    "copy_of_matrix": "your matrix, if not donated",
+    "copy_of_matrix": "your matrix",
     "low_precision_factor": "factor in lower precision",
     "fall_back_copy": "copy of the matrix for a fall-back",
     "split_even": "its half-precision parts, even",
@@ -54,7 +57,10 @@ class Plan:
         dtype: element type.
         devices: number of devices.
         platform: "cpu" or "cuda".
-        path: how the work is done.
+        path: "one device"; "distributed": rows split over the devices; "gathered": small enough
+            to be worked on by each device alone (see :func:`jaxmg.set_gather_below`).
+        gather_below: the largest n that is gathered.
+        arithmetic: element type of the factor and how its products are computed.
         tile: rows that are eliminated together.
         bytes_by_purpose: bytes by what they are for.
         bytes_needed: their sum, with the caller's matrix donated or made inside ``jit``.
@@ -63,6 +69,8 @@ class Plan:
         memory_source: where that number comes from.
         largest_n: largest n that fits with the matrix donated (0 if memory is unknown).
         flops: arithmetic operations on all devices together.
+        seconds: what the cost model expects of a call, by part (`seconds.total` in all), and
+        seconds_source: where the numbers of the model come from.
     """
 
     routine: str
@@ -72,6 +80,8 @@ class Plan:
     devices: int
     platform: str
     path: str
+    gather_below: int
+    arithmetic: str
     tile: int
     bytes_by_purpose: dict[str, int]
     bytes_needed: int
@@ -80,6 +90,8 @@ class Plan:
     memory_source: str
     largest_n: int
     flops: float
+    seconds: Estimate
+    seconds_source: str
 
     @property
     def fits(self) -> bool | None:
@@ -90,9 +102,12 @@ class Plan:
         head = f"{self.routine}  n={self.n}  nrhs={self.nrhs}  {self.dtype}"
         lines = [
             head,
-            f"  path       {self.path} ({self.platform})",
+            f"  path       {self.path} on {_count(self.devices)} ({self.platform})",
+            f"  arithmetic {self.arithmetic}",
             f"  tile       {self.tile}",
             f"  work       {self.flops:.3g} flop",
+            f"  time       {_time(self.seconds.total)}, {self.seconds.communication_share:.0%} of "
+            f"it for data of others ({self.seconds_source})",
             "  bytes per device",
         ]
         for purpose, size in self.bytes_by_purpose.items():
@@ -108,6 +123,14 @@ class Plan:
         else:
             lines.append("  fits       unknown (the memory of the device is not known)")
         return "\n".join(lines)
+
+
+def _count(devices: int) -> str:
+    return "1 device" if devices == 1 else f"{devices} devices"
+
+
+def _time(seconds: float) -> str:
+    return f"{1e3 * seconds:.3g} ms" if seconds < 1 else f"{seconds:.3g} s"
 
 
 def plan(
@@ -159,12 +182,14 @@ def plan(
     arithmetic = precision_of(precision)
     mixed = arithmetic == MIXED and name in LOWER and routine in ("potrs", "potrf")
 
-    def needed(size: int, in_place: bool = True) -> tuple[dict[str, int], dict[str, int]]:
+    def needed(
+        size: int, in_place: bool = True, workers: int = ranks
+    ) -> tuple[dict[str, int], dict[str, int]]:
         return routine_bytes(
             routine,
             size,
             name,
-            ranks,
+            workers,
             platform,
             nrhs=nrhs,
             tile=tile,
@@ -174,11 +199,22 @@ def plan(
         )
 
     free, source = available(platform, ranks)
+    split = platform == "cuda" and name == "float32" and arithmetic != NATIVE
+    limit = threshold(name, ranks, platform, SPLIT if split else NATIVE)
+    gathered = routine in _GATHERED and tile == 0 and 0 < n <= limit
+    workers = 1 if gathered else ranks
+    tile = tile or measured_tile(n, name, workers, platform, SPLIT if split else NATIVE)
     stages = [
-        entries(stage, n, name, ranks, platform, nrhs=nrhs, tile=tile, mirror=mirror)
+        entries(stage, n, name, workers, platform, nrhs=nrhs, tile=tile, mirror=mirror)
         for stage in STAGES[routine]
     ]
     lasting, scratch = needed(n)
+    kept = needed(n, in_place=False)
+    if gathered:
+        lasting, scratch = kept = needed(n, workers=1)
+        lasting["copy_of_matrix"] = -(-lasting["matrix"] // ranks)
+    chosen = int(stages[0]["tile"])
+    profile = present(platform)
     return Plan(
         routine=routine,
         n=n,
@@ -186,17 +222,46 @@ def plan(
         dtype=name,
         devices=ranks,
         platform=platform,
-        path=("one device" if ranks == 1 else f"rows split over {ranks} devices")
-        + (f", {LOWER[name]} factor and refinement" if mixed else ""),
-        tile=int(stages[0]["tile"]),
+        path="one device" if ranks == 1 else "gathered" if gathered else "distributed",
+        gather_below=limit if routine in _GATHERED else 0,
+        arithmetic=_arithmetic(name, split, mixed),
+        tile=chosen,
         bytes_by_purpose={**lasting, **scratch},
         bytes_needed=total((lasting, scratch)),
-        bytes_needed_with_copy=total(needed(n, in_place=False)),
+        bytes_needed_with_copy=total(kept),
         bytes_available=free,
         memory_source=source,
         largest_n=largest_n(lambda size: total(needed(size)) <= free) if free else 0,
         flops=float(sum(stage["flops"] for stage in stages)),
+        seconds=expected(
+            routine,
+            n,
+            name,
+            ranks,
+            chosen,
+            profile,
+            nrhs=nrhs,
+            split=split,
+            gathered=gathered,
+            mixed=mixed,
+        ),
+        seconds_source=_source(profile),
     )
+
+
+# Routines that small matrices are gathered for.
+_GATHERED = ("potrs", "potri")
+
+
+def _arithmetic(dtype: str, split: bool, mixed: bool) -> str:
+    if mixed:
+        return f"{LOWER[dtype]} factor, refined to {dtype}"
+    return f"{dtype}, by half-precision parts" if split else dtype
+
+
+def _source(profile: Profile) -> str:
+    how = "measured" if profile.measured else "assumed, see jaxmg tune"
+    return f"{profile.device}, {how}"
 
 
 def _size(name: str, value: Any) -> int:

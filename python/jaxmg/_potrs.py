@@ -29,6 +29,7 @@ from ._arguments import (
     triangle_of,
 )
 from ._context import calling_on
+from ._gather import small
 from ._layout import AnyMesh, Layout, Resolved, resolve_plan
 from ._memory import check_memory
 from ._operands import constrain, on_mesh
@@ -294,6 +295,7 @@ def prepare(
         exposed=exposed,
         precision=precision,
     )
+    r = small(r, tile)
     spec = rhs_spec(b, specs[1], layout)
     split = splits_rows(spec, layout) and (not layout.explicit or size % layout.ranks == 0)
     call = Call(r, split=split, spec=None if split else spec, local_rows=local_rows)

@@ -232,7 +232,7 @@ def test_memory(mesh):
     assert 12 * matrix <= plan.bytes_needed <= 12.8 * matrix
     assert 16 * matrix <= plan.bytes_needed_with_copy <= 16.8 * matrix
     assert native.bytes_needed < plan.bytes_needed < native.bytes_needed_with_copy
-    assert "float32 factor" in plan.path and "lower precision" in str(plan)
+    assert "float32 factor" in plan.arithmetic and "lower precision" in str(plan)
     same = jaxmg.plan("potrs", n, "float32", mesh=8, precision="mixed")
     assert same.bytes_needed == jaxmg.plan("potrs", n, "float32", mesh=8).bytes_needed
 

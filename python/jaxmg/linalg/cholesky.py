@@ -24,6 +24,7 @@ from .._arguments import (
 )
 from .._cholesky import Factor
 from .._factor_object import CholeskyFactor, factorise, factorise_in_place
+from .._gather import small
 from .._layout import AnyMesh, resolve_plan
 from .._memory import check_memory
 from .._potrs import Specs, potrs
@@ -100,6 +101,7 @@ def cho_factor(
         exposed=True,
         precision=precision_of(precision),
     )
+    r = small(r, tile)
     if layout.kind == "manual" or n == 0:
         r = dataclasses.replace(r, mixed=False)
     in_place = overwrite_a and is_concrete(a) and not r.mixed
