@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import operator
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -262,6 +263,38 @@ def _arithmetic(dtype: str, split: bool, mixed: bool) -> str:
 def _source(profile: Profile) -> str:
     how = "measured" if profile.measured else "assumed, see jaxmg tune"
     return f"{profile.device}, {how}"
+
+
+def scaling(
+    routine: str,
+    n: int,
+    dtype: Any,
+    counts: Sequence[int] = (1, 2, 4, 8, 16, 32, 64),
+    **options: Any,
+) -> str:
+    """A table of what the cost model expects of numbers of devices.
+
+    Args:
+        routine, n, dtype, options: as of :func:`plan`, without `mesh`.
+        counts: the numbers of devices.
+    """
+    plans = [plan(routine, n, dtype, mesh=count, **options) for count in counts]
+    first = plans[0]
+    flops, alone = first.flops, first.seconds.total * first.devices
+    lines = [
+        f"{routine}  n={n}  {first.dtype}  {first.platform} ({first.seconds_source})",
+        f"{'devices':>8}  {'path':<12}{'tile':>6}{'time':>11}{'TFLOP/s':>9}{'efficiency':>12}"
+        f"{'waiting':>9}{'per device':>13}  fits",
+    ]
+    for p in plans:
+        total = p.seconds.total
+        fits = {True: "yes", False: "no", None: "?"}[p.fits]
+        lines.append(
+            f"{p.devices:>8}  {p.path:<12}{p.tile:>6}{_time(total):>11}{flops / total / 1e12:>9.3g}"
+            f"{alone / (total * p.devices):>12.0%}{p.seconds.communication_share:>9.0%}"
+            f"{human(p.bytes_needed):>13}  {fits}"
+        )
+    return "\n".join(lines)
 
 
 def _size(name: str, value: Any) -> int:

@@ -168,6 +168,27 @@ def path_for(platform: str) -> Path | None:
     return config_folder() / f"profile-{kind}.json"
 
 
+def describe(profile: Profile) -> str:
+    """The numbers as a table."""
+    lines = [
+        f"{profile.device} ({'measured' if profile.measured else 'assumed'})",
+        f"  {'element type':<16}{'TFLOP/s':>10}{'half size':>11}{'inner':>8}{'tile of 512':>14}",
+    ]
+    for name, a in profile.arithmetic.items():
+        lines.append(
+            f"  {name:<16}{a.rate / 1e12:>10.3g}{a.half_size:>11.0f}{a.half_inner:>8.0f}"
+            f"{1e6 * a.tile_seconds:>11.0f} us"
+        )
+    lines += [
+        f"  {'link':<16}{profile.link / 1e9:>10.3g} GB/s",
+        f"  {'memory':<16}{profile.memory / 1e9:>10.3g} GB/s",
+    ]
+    for name in ("step", "exchange", "call"):
+        seconds = getattr(profile, f"{name}_seconds")
+        lines.append(f"  {name:<16}{1e6 * seconds:>10.3g} us")
+    return "\n".join(lines)
+
+
 def save(profile: Profile, path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_suffix(".partial")
