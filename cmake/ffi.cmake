@@ -49,6 +49,7 @@ endif()
 target_sources(jaxmg_base PRIVATE
   src/ffi/elastic_pool.cpp
   src/ffi/operand_reader.cpp
+  src/ffi/operands_eigen.cpp
   src/ffi/operands.cpp
   src/ffi/outcome.cpp
   src/ffi/rendezvous.cpp)

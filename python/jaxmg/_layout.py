@@ -19,7 +19,16 @@ from . import _native
 
 AnyMesh = Mesh | AbstractMesh
 
-ROUTINES = {"potrf": 0, "potrs": 1, "logdet": 2, "locate": 3, "mirror": 4, "cyclic": 5, "potri": 6}
+ROUTINES = {
+    "potrf": 0,
+    "potrs": 1,
+    "logdet": 2,
+    "locate": 3,
+    "mirror": 4,
+    "cyclic": 5,
+    "potri": 6,
+    "syevd": 7,
+}
 DTYPES = {"float32": 0, "float64": 1, "complex64": 2, "complex128": 3}
 PLATFORMS = {"cpu": 0, "cuda": 1}
 
@@ -195,6 +204,7 @@ def entries(
     replicated_rhs: bool = True,
     columns: int = 0,
     precision: int = 0,
+    vectors: bool = False,
 ) -> dict[str, Any]:
     """The engine's plan of one call, as a dictionary."""
     return _native.plan_entries(
@@ -209,6 +219,7 @@ def entries(
         replicated_rhs=int(replicated_rhs),
         columns=columns,
         precision=precision,
+        vectors=int(vectors),
     )
 
 

@@ -27,6 +27,7 @@ TARGETS = (
     "jaxmg_locate",
     "jaxmg_cyclic",
     "jaxmg_potri",
+    "jaxmg_syevd",
 )
 STATE_TYPE = "JaxMgSite"
 
@@ -134,7 +135,7 @@ class _PlanRequest(ctypes.Structure):
 
     _fields_ = (
         *((name, ctypes.c_int32) for name in ("routine", "dtype", "ranks", "platform")),
-        *((name, ctypes.c_int32) for name in ("mirror", "replicated_rhs", "precision", "spare")),
+        *((name, ctypes.c_int32) for name in ("mirror", "replicated_rhs", "precision", "vectors")),
         *((name, ctypes.c_int64) for name in ("n", "nrhs", "tile", "library_bytes", "columns")),
     )
 

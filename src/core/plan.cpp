@@ -27,6 +27,13 @@ Size choose_tile(const PlanRequest& q) {
   return std::min(tile, rows);
 }
 
+// Half widths of the band of an eigenproblem: wide enough for fast products, while the work of the
+// second stage and of its reflectors grows with it.
+Size choose_band(const PlanRequest& q) {
+  const Size rows = std::max<Size>(1, ceil_div(q.n, q.ranks));
+  return std::min<Size>(q.n >= 1024 ? 64 : q.n >= 256 ? 32 : q.n >= 64 ? 16 : 8, rows);
+}
+
 Size choose_group(const PlanRequest& q, Size tile) {
   if (q.group > 0) {
     return q.group;
@@ -51,6 +58,9 @@ Plan::Plan(const PlanRequest& request) : request_(request) {
   if (q.platform == Platform::cuda && q.type == DType::f32 && q.routine == Routine::potrf) {
     precision_ = q.precision;
   }
+  if (q.routine == Routine::syevd && q.tile == 0) {
+    tile_ = choose_band(q);
+  }
   if (q.routine == Routine::cyclic && q.tile > 0) {
     tile_ = q.tile;  // what the caller wants to see in storage: it may be wider than a shard
   }
@@ -60,6 +70,7 @@ Plan::Plan(const PlanRequest& request) : request_(request) {
   EntryList list;
   add_cholesky_entries(q, decided, list);
   add_redistribution_entries(q, decided, list);
+  add_eigen_entries(q, decided, list);
   if (q.library_bytes > 0) {
     list.scratch(Buffer::library, DType::f32, ceil_div(q.library_bytes, 4));
   }
@@ -111,6 +122,13 @@ double Plan::flops() const {
       return unit * n * n * n * 2.0 / 3.0;
     case Routine::potrs:
       return unit * 2.0 * n * n * k;
+    case Routine::syevd:
+      // Reduction; both back-transformations of the columns wanted, and about n^3 real ones in
+      // divide and conquer.
+      return unit * n * n * n * 4.0 / 3.0 +
+             (request_.vectors
+                  ? unit * 4.0 * n * n * static_cast<double>(request_.columns) + n * n * n
+                  : 0.0);
     case Routine::logdet:
     case Routine::mirror:
     case Routine::cyclic:
@@ -120,12 +138,46 @@ double Plan::flops() const {
 }
 
 std::string_view name(Buffer buffer) {
-  constexpr std::array<std::string_view, 22> names = {
-      "matrix",          "right_hand_side", "saved_diagonal",  "tile_inverse",   "panel_even",
-      "panel_odd",       "split_even",      "split_odd",       "row_scale",      "inverse_scale",
-      "panel_inverse",   "partial_sums",    "tile_rhs",        "tile_rhs_other", "row_block",
-      "probe_vector",    "probe_product",   "probe_transpose", "probe_result",   "send_staging",
-      "receive_staging", "library"};
+  constexpr std::array<std::string_view, static_cast<std::size_t>(Buffer::library) + 1> names = {
+      "matrix",
+      "right_hand_side",
+      "saved_diagonal",
+      "tile_inverse",
+      "panel_even",
+      "panel_odd",
+      "split_even",
+      "split_odd",
+      "row_scale",
+      "inverse_scale",
+      "panel_inverse",
+      "partial_sums",
+      "tile_rhs",
+      "tile_rhs_other",
+      "row_block",
+      "probe_vector",
+      "probe_product",
+      "probe_transpose",
+      "probe_result",
+      "eigenvalues",
+      "result_vectors",
+      "reflector_rows",
+      "reflector_own_rows",
+      "product_rows",
+      "product_own_rows",
+      "reflector_factors",
+      "small_blocks",
+      "band",
+      "sweep_reflectors",
+      "sweep_panel",
+      "tridiagonal_vectors",
+      "eigenvectors",
+      "back_products",
+      "secular_block",
+      "scalars",
+      "send_staging",
+      "receive_staging",
+      "library"};
+  static_assert(!names.back().empty());
   return names[static_cast<std::size_t>(buffer)];
 }
 

@@ -34,17 +34,33 @@ enum class Buffer {
   panel_odd,        // packed panel of odd steps
   split_even,       // the same panels as half-precision parts
   split_odd,
-  row_scale,        // powers of two that make a diagonal about 1
-  inverse_scale,    // and their inverses
-  panel_inverse,    // inverses of blocks of a diagonal tile
-  partial_sums,     // k x n: sums not yet collected, then the solution
-  tile_rhs,         // right-hand sides of one tile
-  tile_rhs_other,   // the same, a second one
-  row_block,        // one tile of rows of the local columns
-  probe_vector,     // n
-  probe_product,    // n
-  probe_transpose,  // n
-  probe_result,     // 4 reals
+  row_scale,            // powers of two that make a diagonal about 1
+  inverse_scale,        // and their inverses
+  panel_inverse,        // inverses of blocks of a diagonal tile
+  partial_sums,         // k x n: sums not yet collected, then the solution
+  tile_rhs,             // right-hand sides of one tile
+  tile_rhs_other,       // the same, a second one
+  row_block,            // one tile of rows of the local columns
+  probe_vector,         // n
+  probe_product,        // n
+  probe_transpose,      // n
+  probe_result,         // 4 reals
+  eigenvalues,          // n reals
+  result_vectors,       // the rows of the eigenvectors wanted, where not in place of the matrix
+  reflector_rows,       // 2 tile x n: V^H and W^H of one panel
+  reflector_own_rows,   // 2 tile x L: the same in the own columns
+  product_rows,         // tile x n: (A V)^H
+  product_own_rows,     // tile x L
+  reflector_factors,    // triangular factors of all panels
+  small_blocks,         // tile x tile blocks
+  band,                 // 2 tile x n
+  sweep_reflectors,     // share of the reflectors of bulge chasing
+  sweep_panel,          // those of one group of sweeps, packed
+  tridiagonal_vectors,  // n x L reals
+  eigenvectors,         // n x columns of this rank
+  back_products,        // products in the back-transformation
+  secular_block,        // some eigenvectors of a secular equation
+  scalars,              // doubles that ranks tell each other
   send_staging,
   receive_staging,
   library,  // what the vendor library asks for
@@ -75,6 +91,7 @@ struct PlanRequest {
   bool replicated_rhs = true;  // b and x are whole on every rank
   Size library_bytes = 0;      // scratch that the tile library needs, asked by the caller
   Size columns = 0;            // columns of a matrix that is redistributed (0: n)
+  bool vectors = false;        // eigenvectors too, `columns` of them
   Size staging_bytes = 0;      // of one staging buffer (0: choose); less than the least is raised
 };
 
@@ -117,6 +134,9 @@ class Plan {
 // Elements per rank of the aux operand that stands beside a Cholesky factor: the original diagonal
 // tiles, then the inverses of the factor's.
 Size aux_count(Size n, int ranks, Size tile);
+
+// Sweeps of bulge chasing in a band of half width b that are kept and applied together.
+Size sweep_group(Size b);
 
 std::string_view name(Buffer buffer);
 

@@ -43,5 +43,7 @@ void add_cholesky_entries(const PlanRequest& request, const Decisions& decided, 
 // mirror, cyclic
 void add_redistribution_entries(const PlanRequest& request, const Decisions& decided,
                                 EntryList& list);
+// syevd
+void add_eigen_entries(const PlanRequest& request, const Decisions& decided, EntryList& list);
 
 }  // namespace jaxmg

@@ -16,10 +16,11 @@ enum class Routine {
   mirror,  // the other triangle of a Hermitian matrix
   cyclic,  // block-cyclic storage and back
   potri,   // inverse from a Cholesky factor
+  syevd,   // eigenvalues and eigenvectors
 };
 
-inline constexpr std::array<std::string_view, 7> kRoutineNames = {
-    "potrf", "potrs", "logdet", "locate", "mirror", "cyclic", "potri"};
+inline constexpr std::array<std::string_view, 8> kRoutineNames = {
+    "potrf", "potrs", "logdet", "locate", "mirror", "cyclic", "potri", "syevd"};
 inline constexpr std::size_t kRoutines = kRoutineNames.size();
 
 constexpr std::string_view name(Routine routine) {

@@ -18,6 +18,7 @@ enum jaxmg_routine : std::int32_t {
   JAXMG_LOCATE = 3,
   JAXMG_CYCLIC = 5,
   JAXMG_POTRI = 6,
+  JAXMG_SYEVD = 7,
 };
 enum jaxmg_dtype : std::int32_t {
   JAXMG_F32 = 0,
@@ -69,6 +70,9 @@ struct jaxmg_call {
   std::int64_t triangle;    // -1 whole matrix, 0 only the lower triangle is valid, 1 the upper
   std::int64_t replicated;  // right-hand sides and solutions are whole on every rank
   std::int64_t inverse;     // redistribute back
+  std::int64_t vectors;     // eigenvectors too
+  std::int64_t first;       // first of them that is wanted
+  std::int64_t count;       // number of them
 
   // Scratch memory that lives until the call completes, or null if there is not enough. A null
   // function means that the engine allocates by itself.
@@ -98,7 +102,7 @@ struct jaxmg_plan_request {
   std::int32_t mirror;
   std::int32_t replicated_rhs;
   std::int32_t precision;
-  std::int32_t spare;
+  std::int32_t vectors;
   std::int64_t n;
   std::int64_t nrhs;
   std::int64_t tile;
@@ -111,9 +115,9 @@ struct jaxmg_plan_request {
 JAXMG_EXPORT std::int64_t jaxmg_plan(const jaxmg_plan_request* request, char* out,
                                      std::int64_t capacity);
 
-// Counters by name: "potrf", "potrs", "logdet", "locate", "cyclic", "potri": distributed operations
-// completed, counted once per group; "pending": calls that wait for peers, by group; "sites": call
-// sites alive; "threads": engine threads made so far. -1 for any other name.
+// Counters by name: "potrf", "potrs", "logdet", "locate", "cyclic", "potri", "syevd": distributed
+// operations completed, counted once per group; "pending": calls that wait for peers, by group;
+// "sites": call sites alive; "threads": engine threads made so far. -1 for any other name.
 JAXMG_EXPORT std::int64_t jaxmg_counter(const char* name);
 JAXMG_EXPORT void jaxmg_reset_counters();
 

@@ -12,6 +12,7 @@
 #include "algo/cyclic.h"
 #include "algo/first_failing_minor.h"
 #include "algo/rank.h"
+#include "ffi/dispatch_eigen.h"
 #include "ffi/operands.h"
 
 namespace jaxmg {
@@ -41,6 +42,8 @@ void run_routine(Rank<Device>& rank, const CallKind& kind, const Operands& o) {
     case Routine::cyclic:
       return kind.inverse ? from_cyclic<Device, T>(rank, q.n, plan.tile(), q.columns, matrix)
                           : to_cyclic<Device, T>(rank, q.n, plan.tile(), q.columns, matrix);
+    case Routine::syevd:
+      return run_eigen<Device, T>(rank, kind, o);
     case Routine::mirror:
       break;
   }

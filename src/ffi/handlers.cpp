@@ -102,6 +102,8 @@ const char* name_of(jaxmg_routine routine) {
       return "jaxmg_potri";
     case JAXMG_CYCLIC:
       return "jaxmg_cyclic";
+    case JAXMG_SYEVD:
+      return "jaxmg_syevd";
   }
   return "jaxmg";
 }
@@ -157,6 +159,11 @@ class Decoder {
         return get(given, "replicated", call_.replicated);
       case JAXMG_CYCLIC:
         return get(given, "inverse", call_.inverse);
+      case JAXMG_SYEVD:
+        get(given, "triangle", call_.triangle);
+        get(given, "vectors", call_.vectors);
+        get(given, "first", call_.first);
+        return get(given, "count", call_.count);
       case JAXMG_LOGDET:
       case JAXMG_LOCATE:
       case JAXMG_POTRI:
@@ -305,6 +312,7 @@ XLA_FFI_DEFINE_HANDLER_SYMBOL(jaxmg_logdet, execute<JAXMG_LOGDET>, JAXMG_BINDING
 XLA_FFI_DEFINE_HANDLER_SYMBOL(jaxmg_locate, execute<JAXMG_LOCATE>, JAXMG_BINDING);
 XLA_FFI_DEFINE_HANDLER_SYMBOL(jaxmg_potri, execute<JAXMG_POTRI>, JAXMG_BINDING);
 XLA_FFI_DEFINE_HANDLER_SYMBOL(jaxmg_cyclic, execute<JAXMG_CYCLIC>, JAXMG_BINDING);
+XLA_FFI_DEFINE_HANDLER_SYMBOL(jaxmg_syevd, execute<JAXMG_SYEVD>, JAXMG_BINDING);
 
 // What XLA must be told of the state's type before the first call.
 extern "C" void* jaxmg_type_id() {

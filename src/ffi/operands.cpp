@@ -14,7 +14,8 @@ bool CallKind::operator==(const CallKind& other) const {
   return a.routine == b.routine && a.type == b.type && a.n == b.n && a.nrhs == b.nrhs &&
          a.ranks == b.ranks && a.tile == b.tile && a.mirror == b.mirror &&
          a.precision == b.precision && a.replicated_rhs == b.replicated_rhs &&
-         a.columns == b.columns && triangle == other.triangle && inverse == other.inverse;
+         a.columns == b.columns && a.vectors == b.vectors && triangle == other.triangle &&
+         inverse == other.inverse && first == other.first;
 }
 
 void check_context_operand(const jaxmg_call& call) {
@@ -55,9 +56,10 @@ CallKind call_kind(const jaxmg_call& call, const Context& context, Platform plat
   q.ranks = context.ranks;
   q.tile = call.tile;
   q.platform = platform;
-  if (q.n < 0 || q.tile < 1) {
+  const std::int64_t least = q.routine == Routine::syevd ? 0 : 1;  // 0: the plan chooses
+  if (q.n < 0 || q.tile < least) {
     reader.fail("attributes n = " + std::to_string(q.n) + ", tile = " + std::to_string(q.tile) +
-                "; expected n >= 0 and tile >= 1");
+                "; expected n >= 0 and tile >= " + std::to_string(least));
   }
   switch (q.routine) {
     case Routine::potrf:
@@ -82,6 +84,9 @@ CallKind call_kind(const jaxmg_call& call, const Context& context, Platform plat
       reader.counts(2, 1);
       kind.inverse = call.inverse != 0;
       q.columns = reader.argument(1, "a", q.type, {kAny, kAny}).dims[1];
+      break;
+    case Routine::syevd:
+      read_eigen_kind(call, kind);
       break;
     case Routine::logdet:
     case Routine::locate:
@@ -149,6 +154,9 @@ Operands sort_operands(const jaxmg_call& call, const Plan& plan) {
       o.matrix = in_place(o, a, r.result(0, "a", q.type, {a.dims[0], q.columns}));
       break;
     }
+    case Routine::syevd:
+      sort_eigen_operands(call, plan, o);
+      break;
     case Routine::mirror:
       r.fail("no such target");
   }

@@ -8,6 +8,10 @@
 //   jaxmg_locate   work, aux, info                           work, info
 //   jaxmg_potri    work, aux, info                           inverse = work
 //   jaxmg_cyclic   a (rows, columns)                         a
+//   jaxmg_syevd    a (rows, n)                               w (n), work = a, V (rows, count),
+//                                                            info int32[8]
+//
+// V is absent without vectors, and where count = n: then it is in `work`.
 //
 // Matrices are row-major shards. A result that has an argument's name is aliased to it: they are
 // one buffer, unless XLA could not arrange it.
@@ -52,6 +56,8 @@ struct Operands {
   Info* info = nullptr;
   void* solution = nullptr;  // b on entry
   void* scalar = nullptr;
+  void* values = nullptr;   // eigenvalues
+  void* vectors = nullptr;  // eigenvectors, or null
   std::vector<AliasedPair> aliased;
 };
 
@@ -60,6 +66,7 @@ struct CallKind {
   PlanRequest request;
   std::int64_t triangle = -1;
   bool inverse = false;
+  std::int64_t first = 0;  // eigenvector
   bool operator==(const CallKind& other) const;
 };
 
@@ -76,5 +83,9 @@ CallKind call_kind(const jaxmg_call& call, const Context& context, Platform plat
 
 // Checks all buffers against the plan, and sorts them.
 Operands sort_operands(const jaxmg_call& call, const Plan& plan);
+
+// The parts of call_kind and sort_operands that belong to one family.
+void read_eigen_kind(const jaxmg_call& call, CallKind& kind);
+void sort_eigen_operands(const jaxmg_call& call, const Plan& plan, Operands& operands);
 
 }  // namespace jaxmg

@@ -13,7 +13,9 @@
                              const int*, const T*, const T*, const int*, T*, const int*);         \
   void scipy_##herk##_(const char*, const char*, const int*, const int*, const R*, const T*,      \
                        const int*, const R*, T*, const int*);                                     \
-  void scipy_##letter##potrf_(const char*, const int*, T*, const int*, int*);
+  void scipy_##letter##potrf_(const char*, const int*, T*, const int*, int*);                     \
+  void scipy_##letter##geqrt_(const int*, const int*, const int*, T*, const int*, T*, const int*, \
+                              T*, int*);
 
 extern "C" {
 JAXMG_DECLARE_BLAS(s, ssyrk, float, float)
@@ -43,6 +45,7 @@ struct Routines;
     static constexpr auto trsm = scipy_##letter##trsm_;   \
     static constexpr auto herk = scipy_##herk_name##_;    \
     static constexpr auto potrf = scipy_##letter##potrf_; \
+    static constexpr auto geqrt = scipy_##letter##geqrt_; \
   };
 
 JAXMG_BLAS_ROUTINES(s, ssyrk, float)
@@ -116,12 +119,21 @@ int potrf(Size n, T* a, Size lda) {
   return info;
 }
 
+template <class T>
+void geqrt(Size m, Size n, Size nb, T* a, Size lda, T* t, Size ldt, T* work) {
+  const int m_ = narrow(m), n_ = narrow(n), nb_ = narrow(nb);
+  const int lda_ = narrow(lda), ldt_ = narrow(ldt);
+  int info = 0;
+  Routines<T>::geqrt(&m_, &n_, &nb_, a, &lda_, t, &ldt_, work, &info);
+}
+
 #define JAXMG_INSTANTIATE(T)                                                                       \
   template void gemm<T>(Op, Op, Size, Size, Size, T, const T*, Size, const T*, Size, T, T*, Size); \
   template void gemv<T>(Op, Size, Size, T, const T*, Size, const T*, Size, T, T*, Size);           \
   template void trsm<T>(Side, Uplo, Op, Diag, Size, Size, T, const T*, Size, T*, Size);            \
   template void herk<T>(Size, Size, Real<T>, const T*, Size, Real<T>, T*, Size);                   \
-  template int potrf<T>(Size, T*, Size);
+  template int potrf<T>(Size, T*, Size);                                                           \
+  template void geqrt<T>(Size, Size, Size, T*, Size, T*, Size, T*);
 
 JAXMG_INSTANTIATE(float)
 JAXMG_INSTANTIATE(double)

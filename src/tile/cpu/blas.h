@@ -37,4 +37,9 @@ void herk(Size n, Size k, Real<T> alpha, const T* a, Size lda, Real<T> beta, T* 
 template <class T>
 int potrf(Size n, T* a, Size lda);
 
+// QR of a (m x n) by blocks of nb columns: Householder vectors below the diagonal, R on and above
+// it, the triangles T of the blocks side by side in t (nb rows). work holds nb n elements.
+template <class T>
+void geqrt(Size m, Size n, Size nb, T* a, Size lda, T* t, Size ldt, T* work);
+
 }  // namespace jaxmg::tile::blas
