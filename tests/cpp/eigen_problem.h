@@ -134,6 +134,18 @@ void expect_decomposes(const Matrix<T>& a, const std::vector<Real<T>>& w, const 
   EXPECT_LE(k == 0 ? 0 : norm1(gram) / unit, 25);
 }
 
+// Eigenvalues of one matrix found in two ways.
+template <class T>
+void expect_same_values(const Matrix<T>& a, const std::vector<Real<T>>& w,
+                        const std::vector<Real<T>>& other) {
+  ASSERT_EQ(w.size(), other.size());
+  const double bound =
+      10 * static_cast<double>(a.rows) * std::numeric_limits<Real<T>>::epsilon() * norm1(a);
+  for (std::size_t i = 0; i < w.size(); ++i) {
+    EXPECT_NEAR(w[i], other[i], bound);
+  }
+}
+
 template <class T>
 EigenRun<T> expect_solves(const Matrix<T>& a, int ranks, Size tile) {
   SCOPED_TRACE("n " + std::to_string(a.rows) + " ranks " + std::to_string(ranks) + " tile " +
