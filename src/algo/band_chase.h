@@ -24,6 +24,10 @@ class SweepGroups {
 
   // None where the band is tridiagonal already.
   Size count() const { return b_ > 1 ? ceil_div(std::max<Size>(n_ - 1, 0), size_) : 0; }
+  // Groups i .. i + count - 1.
+  SweepBatch batch(Size i, Size count) const {
+    return {n_, b_, i * size_, std::min(count * size_, n_ - 1 - i * size_), size_};
+  }
   SweepGroup group(Size i) const {
     return {n_, b_, i * size_, std::min(size_, n_ - 1 - i * size_)};
   }
@@ -51,19 +55,31 @@ void chase_band(Rank<Device>& rank, const SweepGroups& groups, Size n, Size b, b
   T* const band = rank.workspace.template get<T>(Buffer::band);
   T* const kept = rank.workspace.template get<T>(Buffer::sweep_reflectors);
   T* const staged = rank.workspace.template get<T>(Buffer::sweep_panel);
-  for (Size i = 0; i < groups.count(); ++i) {
+  void* const work = rank.workspace.template get<double>(Buffer::eigen_work);
+  // With several ranks reflectors wait on rank 0 until they are sent: a few groups of them.
+  const bool staged_first = keep && rank.comm.size() > 1;
+  const Size together =
+      staged_first ? sweep_batch(rank.plan.request().platform) : std::max<Size>(1, groups.count());
+  for (Size i = 0; i < groups.count(); i += together) {
     Watch watch(rank.observer, me, Observer::Task::panel, i, groups.count());
-    const SweepGroup group = groups.group(i);
-    const int owner = groups.owner(i);
-    T* const place = me == owner && keep ? kept + groups.offset(i) : staged;
+    const Size end = std::min(groups.count(), i + together);
+    T* source = staged_first ? staged : kept;
     if (me == 0) {
-      Device::template chase<T>(lane, group, band, 2 * b, keep ? place : nullptr);
+      Device::template chase<T>(lane, groups.batch(i, end - i), band, 2 * b,
+                                keep ? source : nullptr, work);
     }
-    if (keep && owner != 0) {
-      const Transfer message{place, group.elements(), me == 0 ? owner : 0};
-      auto sent = rank.comm.exchange(lane, {&message, me == 0 ? 1u : 0u},
-                                     {&message, me == owner ? 1u : 0u}, dtype_of<T>);
-      lane.wait(sent);
+    for (Size j = i; staged_first && j < end; ++j) {
+      const Size count = groups.group(j).elements();
+      const int owner = groups.owner(j);
+      if (me == 0 && owner == 0) {
+        Device::template copy<T>(lane, count, 1, source, count, kept + groups.offset(j), count);
+      }
+      const Transfer sent{source, count, owner}, received{kept + groups.offset(j), count, 0};
+      auto moved =
+          rank.comm.exchange(lane, {&sent, me == 0 && owner != 0 ? 1u : 0u},
+                             {&received, me == owner && owner != 0 ? 1u : 0u}, dtype_of<T>);
+      lane.wait(moved);
+      source += count;
     }
   }
   std::vector<double> both(static_cast<std::size_t>(2 * n), 0.0);

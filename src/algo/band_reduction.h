@@ -146,7 +146,9 @@ class BandReduction {
                                  panel_ + p.count + r.packed, m);
       }
       Device::template fill<T>(lane_, b_ * b_, 1, T(0), T(0), t, b_ * b_);
-      Device::template householder_panel<T>(lane_, m, p.width, panel_, m, block(0), b_, t, b_);
+      Device::template householder_panel<T>(
+          lane_, m, p.width, panel_, m, block(0), b_, t, b_,
+          rank_.workspace.template get<double>(Buffer::eigen_work));
       for (const auto& piece : pivots) {
         Device::template copy<T>(lane_, piece.count, p.count, panel_ + (piece.position - p.first),
                                  m, columns + *piece.row, n_);

@@ -142,7 +142,7 @@ class Eigensolver {
     const Size first = std::min(n_, rank_.comm.rank() * part);
     const Size count = std::min(n_, first + part) - first;
     Device::bisect(lane_, n_, d.data(), squares.data(), low - slack, high + slack, tolerance, first,
-                   count, w.data());
+                   count, w.data(), rank_.workspace.template get<double>(Buffer::eigen_work));
     if (rank_.comm.size() > 1) {
       double* const scalars = rank_.workspace.template get<double>(Buffer::scalars);
       Device::template from_host<double>(lane_, n_, 1, w.data(), n_, scalars, n_);

@@ -44,7 +44,8 @@ class TridiagonalVectors {
         q_(q),
         work_(work),
         u_(rank.workspace.template get<R>(Buffer::secular_block)),
-        scalars_(rank.workspace.template get<double>(Buffer::scalars)) {}
+        scalars_(rank.workspace.template get<double>(Buffer::scalars)),
+        eigen_work_(rank.workspace.template get<double>(Buffer::eigen_work)) {}
 
   // work <- rows of the eigenvectors first .. first + count - 1 of T, ascending, as columns with
   // leading dimension count. False, on all ranks, if it does not converge.
@@ -68,7 +69,7 @@ class TridiagonalVectors {
       }
     }
     Device::template gather_rows<R>(lane_, count, wanted.data(), end_ - begin_, q_, n_, work_,
-                                    count);
+                                    count, eigen_work_);
     std::sort(d_.begin(), d_.end());
     return converged_;
   }
@@ -174,7 +175,7 @@ class TridiagonalVectors {
     // The last one counts failures.
     std::vector<double> message(at(2 * k + 1), 0.0);
     if (!Device::secular_roots(lane_, k, left.d.data(), left.z.data(), rho, mine.first, mine.count,
-                               r.origin.data(), r.tau.data())) {
+                               r.origin.data(), r.tau.data(), eigen_work_)) {
       message.back() = 1;
     }
     if (!all) {
@@ -190,7 +191,7 @@ class TridiagonalVectors {
     }
     converged_ = converged_ && message.back() == 0;
     Device::secular_weights(lane_, k, left.d.data(), left.z.data(), r.origin.data(), r.tau.data(),
-                            mine.first, mine.count, r.weight.data());
+                            mine.first, mine.count, r.weight.data(), eigen_work_);
     if (!all) {
       all_sum(r.weight);
     }
@@ -210,14 +211,14 @@ class TridiagonalVectors {
     R* const w = work_ + from + mine.first * n_;
 
     Device::template rotate_rows<R>(lane_, static_cast<Size>(left.rotations.size()),
-                                    left.rotations.data(), mine.count, q, n_);
+                                    left.rotations.data(), mine.count, q, n_, eigen_work_);
     // work <- the poles' columns in groups, then the deflated ones.
     std::vector<Size> source(at(n));
     for (Size i = 0; i < k; ++i) {
       source[at(left.place[at(i)])] = left.column[at(i)];
     }
     std::copy(left.deflated_column.begin(), left.deflated_column.end(), source.begin() + k);
-    Device::template gather_rows<R>(lane_, n, source.data(), mine.count, q, n_, w, n_);
+    Device::template gather_rows<R>(lane_, n, source.data(), mine.count, q, n_, w, n_, eigen_work_);
 
     Roots r;
     if (k > 0) {
@@ -270,7 +271,7 @@ class TridiagonalVectors {
       const Size count = std::min(block, total - i);
       Device::template secular_vectors<R>(lane_, k, left.d.data(), r.weight.data(), r.origin.data(),
                                           r.tau.data(), left.place.data(), count, wanted.data() + i,
-                                          u_, n_);
+                                          u_, n_, eigen_work_);
       const auto product = [&](const Columns& c, Size first, Size length) {
         const Size offset = from + c.first * n_;
         if (length == 0) {
@@ -294,6 +295,7 @@ class TridiagonalVectors {
   R* work_;
   R* u_;
   double* scalars_;
+  void* eigen_work_;
   Size first_ = 0, count_ = 0;
   std::vector<Size> row_;  // where eigenvectors lie after the last merge, if not all are needed
   double norm_ = 0;

@@ -174,6 +174,7 @@ std::string_view name(Buffer buffer) {
       "back_products",
       "secular_block",
       "scalars",
+      "eigen_work",
       "send_staging",
       "receive_staging",
       "library"};

@@ -61,6 +61,7 @@ enum class Buffer {
   back_products,        // products in the back-transformation
   secular_block,        // some eigenvectors of a secular equation
   scalars,              // doubles that ranks tell each other
+  eigen_work,           // what tile operations of eigenproblems work in
   send_staging,
   receive_staging,
   library,  // what the vendor library asks for
@@ -135,8 +136,10 @@ class Plan {
 // tiles, then the inverses of the factor's.
 Size aux_count(Size n, int ranks, Size tile);
 
-// Sweeps of bulge chasing in a band of half width b that are kept and applied together.
+// Sweeps of bulge chasing in a band of half width b that are kept and applied together, and groups
+// of them that are carried out before their reflectors are sent on.
 Size sweep_group(Size b);
+Size sweep_batch(Platform platform);
 
 std::string_view name(Buffer buffer);
 

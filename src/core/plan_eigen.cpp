@@ -9,7 +9,15 @@ Size sweep_group(Size b) {
   return std::max<Size>(1, b / 2);
 }
 
+// On a GPU the sweeps of a batch follow each other through the matrix on many multiprocessors.
+Size sweep_batch(Platform platform) {
+  return platform == Platform::cpu ? 4 : 32;
+}
+
 namespace {
+
+// Blocks of threads among which a GPU divides the rows of a panel.
+constexpr Size kPanelBlocks = 256;
 
 // Of the reflectors of stage 2 the most that one rank holds: the first one, since earlier groups
 // are larger.
@@ -55,6 +63,10 @@ void add_eigen_entries(const PlanRequest& q, const Decisions& decided, EntryList
   list.scratch(Buffer::probe_product, t, n);
   list.scratch(Buffer::probe_transpose, t, n);
   list.scratch(Buffer::probe_result, real, 4);
+  if (q.platform == Platform::cuda) {
+    const Size sums = (kPanelBlocks + 2) * b * size_of(t);
+    list.scratch(Buffer::eigen_work, DType::f64, std::max(12 * n + 64, ceil_div(sums, 8)));
+  }
   if (q.vectors || q.mirror) {
     list.scratch(Buffer::send_staging, t, staging);
     list.scratch(Buffer::receive_staging, t, staging);
@@ -65,8 +77,10 @@ void add_eigen_entries(const PlanRequest& q, const Decisions& decided, EntryList
   if (q.columns != n) {  // else they take the place of the matrix
     list.result(Buffer::result_vectors, t, rows * q.columns);
   }
+  const Size waiting = std::min(sweep_batch(q.platform), ceil_div(n, group));
+  const Size staged = q.ranks > 1 ? waiting * group * n : 0;
   list.scratch(Buffer::sweep_reflectors, t, sweep_share(n, b, q.ranks));
-  list.scratch(Buffer::sweep_panel, t, std::max(packed, group * n));
+  list.scratch(Buffer::sweep_panel, t, std::max(packed, staged));
   list.scratch(Buffer::tridiagonal_vectors, real, rows * n);
   // Also a second place for those of the tridiagonal matrix, in real numbers.
   list.scratch(Buffer::eigenvectors, t,

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "core/types.h"
+#include "tile/random.h"
 
 namespace jaxmg {
 
@@ -40,6 +41,34 @@ struct SweepGroup {
   // Packed for application: V, then V T, each window() x count, for each step.
   Size packed_step() const { return 2 * window() * count; }
   Size packed() const { return steps() * packed_step(); }
+};
+
+// Sweeps that are carried out in one go: groups of `size` of them, whose reflectors lie one after
+// the other.
+struct SweepBatch {
+  Size n = 0;
+  Size b = 1;
+  Size first = 0;
+  Size count = 0;
+  Size size = 1;
+
+  Size rows() const { return n - 1 - first; }
+  // Where group i begins: those before it have size x (rows() - j size) elements, j = 0 .. i - 1.
+  JAXMG_HOST_DEVICE Size offset(Size i) const {
+    return size * (i * (n - 1 - first) - size * (i * (i - 1) / 2));
+  }
+  // Where the first reflector of sweep s begins.
+  JAXMG_HOST_DEVICE Size place(Size s) const {
+    const Size i = (s - first) / size, j = (s - first) % size;
+    return offset(i) + j * (n - 1 - first - i * size) + j;
+  }
+  Size elements() const {
+    Size sum = 0;
+    for (Size i = 0; i < count; i += size) {
+      sum += (rows() - i) * (count - i < size ? count - i : size);
+    }
+    return sum;
+  }
 };
 
 }  // namespace jaxmg

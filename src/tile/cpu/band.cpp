@@ -84,7 +84,7 @@ void Cpu::real_diagonal(Lane&, Size n, T* a, Size stride) {
 
 template <class T>
 void Cpu::householder_panel(Lane& lane, Size m, Size w, T* a, Size lda, T* r, Size ldr, T* t,
-                            Size ldt) {
+                            Size ldt, void*) {
   const Size k = std::min(m, w);
   if (k <= 0) {
     return;
@@ -135,13 +135,13 @@ void Cpu::widen(Lane& lane, Size n, const Real<T>* src, T* dst) {
   });
 }
 
-#define JAXMG_INSTANTIATE(T)                                                                \
-  template void Cpu::max_abs<T>(Lane&, Size, Size, const T*, Size, Real<T>*);               \
-  template void Cpu::multiply<T>(Lane&, Size, Size, Real<T>, T*, Size);                     \
-  template void Cpu::real_diagonal<T>(Lane&, Size, T*, Size);                               \
-  template void Cpu::householder_panel<T>(Lane&, Size, Size, T*, Size, T*, Size, T*, Size); \
-  template void Cpu::store_band<T>(Lane&, Size, Size, Size, const T*, Size, T*, Size);      \
-  template void Cpu::tridiagonal_part<T>(Lane&, Size, const T*, Size, double*, double*);    \
+#define JAXMG_INSTANTIATE(T)                                                                       \
+  template void Cpu::max_abs<T>(Lane&, Size, Size, const T*, Size, Real<T>*);                      \
+  template void Cpu::multiply<T>(Lane&, Size, Size, Real<T>, T*, Size);                            \
+  template void Cpu::real_diagonal<T>(Lane&, Size, T*, Size);                                      \
+  template void Cpu::householder_panel<T>(Lane&, Size, Size, T*, Size, T*, Size, T*, Size, void*); \
+  template void Cpu::store_band<T>(Lane&, Size, Size, Size, const T*, Size, T*, Size);             \
+  template void Cpu::tridiagonal_part<T>(Lane&, Size, const T*, Size, double*, double*);           \
   template void Cpu::widen<T>(Lane&, Size, const Real<T>*, T*);
 
 JAXMG_INSTANTIATE(float)

@@ -75,13 +75,13 @@ T reflector(Size n, T* x, T& beta) {
 template <class T>
 class Sweep {
  public:
-  Sweep(const SweepGroup& group, Size s, T* band, Size ld, T* v)
-      : n_(group.n),
-        b_(group.b),
+  Sweep(const SweepBatch& batch, Size s, T* band, Size ld, T* v)
+      : n_(batch.n),
+        b_(batch.b),
         s_(s),
         band_(band),
         ld_(ld),
-        kept_(v ? v + (s - group.first) * group.rows() + (s - group.first) : nullptr),
+        kept_(v ? v + batch.place(s) : nullptr),
         v_(static_cast<std::size_t>(b_)),
         next_(static_cast<std::size_t>(b_)),
         w_(static_cast<std::size_t>(b_)) {}
@@ -198,10 +198,10 @@ class Sweep {
 
 // Threads take sweeps in turn and follow each other at two steps' distance.
 template <class T>
-void chase_in_parallel(CpuLane& lane, const SweepGroup& group, T* band, Size ld, T* v) {
-  std::vector<std::atomic<Size>> done(static_cast<std::size_t>(group.count));
-  for_each(lane.priority(), true, group.count, [&](Size task) {
-    Sweep<T> sweep(group, group.first + task, band, ld, v);
+void chase_in_parallel(CpuLane& lane, const SweepBatch& batch, T* band, Size ld, T* v) {
+  std::vector<std::atomic<Size>> done(static_cast<std::size_t>(batch.count));
+  for_each(lane.priority(), true, batch.count, [&](Size task) {
+    Sweep<T> sweep(batch, batch.first + task, band, ld, v);
     auto& mine = done[static_cast<std::size_t>(task)];
     const Size steps = sweep.steps();
     Size ahead = 0;  // steps of the sweep before that are known to be done
@@ -222,20 +222,20 @@ void chase_in_parallel(CpuLane& lane, const SweepGroup& group, T* band, Size ld,
 }  // namespace
 
 template <class T>
-void Cpu::chase(Lane& lane, const SweepGroup& group, T* band, Size ld, T* v) {
-  if (group.count <= 0) {
+void Cpu::chase(Lane& lane, const SweepBatch& batch, T* band, Size ld, T* v, void*) {
+  if (batch.count <= 0) {
     return;
   }
   if (v) {
-    std::fill_n(v, group.elements(), T(0));
+    std::fill_n(v, batch.elements(), T(0));
   }
-  const double size = static_cast<double>(group.rows()) * static_cast<double>(group.count);
-  if (group.count > 1 && group.steps() > 4 &&
-      worth_spreading(12 * size * static_cast<double>(group.b)) && Pool::instance().threads() > 1) {
-    return chase_in_parallel(lane, group, band, ld, v);
+  const double size = static_cast<double>(batch.rows()) * static_cast<double>(batch.count);
+  if (batch.count > 1 && batch.rows() > 4 * batch.b &&
+      worth_spreading(12 * size * static_cast<double>(batch.b)) && Pool::instance().threads() > 1) {
+    return chase_in_parallel(lane, batch, band, ld, v);
   }
-  for (Size s = group.first; s < group.first + group.count; ++s) {
-    Sweep<T> sweep(group, s, band, ld, v);
+  for (Size s = batch.first; s < batch.first + batch.count; ++s) {
+    Sweep<T> sweep(batch, s, band, ld, v);
     for (Size k = 0; k < sweep.steps(); ++k) {
       sweep.step(k);
     }
@@ -280,8 +280,8 @@ void Cpu::pack_sweeps(Lane& lane, const SweepGroup& group, const T* v, T* packed
   });
 }
 
-#define JAXMG_INSTANTIATE(T)                                           \
-  template void Cpu::chase<T>(Lane&, const SweepGroup&, T*, Size, T*); \
+#define JAXMG_INSTANTIATE(T)                                                  \
+  template void Cpu::chase<T>(Lane&, const SweepBatch&, T*, Size, T*, void*); \
   template void Cpu::pack_sweeps<T>(Lane&, const SweepGroup&, const T*, T*);
 
 JAXMG_INSTANTIATE(float)

@@ -37,7 +37,7 @@ void spread(CpuLane& lane, Size first, Size count, double flops_each, const Body
 }  // namespace
 
 bool Cpu::secular_roots(Lane& lane, Size k, const double* d, const double* z, double rho,
-                        Size first, Size count, Size* origin, double* tau) {
+                        Size first, Size count, Size* origin, double* tau, void*) {
   double squares = 0;
   for (Size j = 0; j < k; ++j) {
     squares += z[j] * z[j];
@@ -55,7 +55,7 @@ bool Cpu::secular_roots(Lane& lane, Size k, const double* d, const double* z, do
 }
 
 void Cpu::secular_weights(Lane& lane, Size k, const double* d, const double* z, const Size* origin,
-                          const double* tau, Size first, Size count, double* weights) {
+                          const double* tau, Size first, Size count, double* weights, void*) {
   spread(lane, first, count, kWeightFactor * static_cast<double>(k),
          [&](Size j) { weights[j] = secular_weight(k, d, z, origin, tau, j); });
 }
@@ -63,7 +63,7 @@ void Cpu::secular_weights(Lane& lane, Size k, const double* d, const double* z, 
 template <class R>
 void Cpu::secular_vectors(Lane& lane, Size k, const double* d, const double* weights,
                           const Size* origin, const double* tau, const Size* place, Size count,
-                          const Size* roots, R* u, Size ldu) {
+                          const Size* roots, R* u, Size ldu, void*) {
   spread(lane, 0, count, kVectorElement * static_cast<double>(k), [&](Size c) {
     const double pole = d[origin[roots[c]]], shift = tau[roots[c]];
     double squares = 0;
@@ -79,7 +79,7 @@ void Cpu::secular_vectors(Lane& lane, Size k, const double* d, const double* wei
 }
 
 void Cpu::bisect(Lane& lane, Size n, const double* d, const double* e2, double low, double high,
-                 double tolerance, Size first, Size count, double* w) {
+                 double tolerance, Size first, Size count, double* w, void*) {
   // Pivots that are smaller than this are rounding errors of a pivot of 0.
   double largest = 1;
   for (Size i = 0; i + 1 < n; ++i) {
@@ -112,7 +112,7 @@ void Cpu::from_host(Lane&, Size m, Size n, const double* src, Size lds, R* dst, 
 
 template <class R>
 void Cpu::gather_rows(Lane& lane, Size m, const Size* index, Size n, const R* src, Size lds, R* dst,
-                      Size ldd) {
+                      Size ldd, void*) {
   spread(lane, 0, n, 4 * static_cast<double>(m), [&](Size j) {
     for (Size i = 0; i < m; ++i) {
       dst[i + j * ldd] = src[index[i] + j * lds];
@@ -121,7 +121,8 @@ void Cpu::gather_rows(Lane& lane, Size m, const Size* index, Size n, const R* sr
 }
 
 template <class R>
-void Cpu::rotate_rows(Lane& lane, Size count, const Rotation* rotations, Size n, R* a, Size lda) {
+void Cpu::rotate_rows(Lane& lane, Size count, const Rotation* rotations, Size n, R* a, Size lda,
+                      void*) {
   spread(lane, 0, n, 6 * static_cast<double>(count), [&](Size j) {
     R* const column = a + j * lda;
     for (Size r = 0; r < count; ++r) {
@@ -134,13 +135,15 @@ void Cpu::rotate_rows(Lane& lane, Size count, const Rotation* rotations, Size n,
   });
 }
 
-#define JAXMG_INSTANTIATE(R)                                                                      \
-  template void Cpu::secular_vectors<R>(Lane&, Size, const double*, const double*, const Size*,   \
-                                        const double*, const Size*, Size, const Size*, R*, Size); \
-  template void Cpu::to_host<R>(Lane&, Size, const R*, double*);                                  \
-  template void Cpu::from_host<R>(Lane&, Size, Size, const double*, Size, R*, Size);              \
-  template void Cpu::gather_rows<R>(Lane&, Size, const Size*, Size, const R*, Size, R*, Size);    \
-  template void Cpu::rotate_rows<R>(Lane&, Size, const Rotation*, Size, R*, Size);
+#define JAXMG_INSTANTIATE(R)                                                                     \
+  template void Cpu::secular_vectors<R>(Lane&, Size, const double*, const double*, const Size*,  \
+                                        const double*, const Size*, Size, const Size*, R*, Size, \
+                                        void*);                                                  \
+  template void Cpu::to_host<R>(Lane&, Size, const R*, double*);                                 \
+  template void Cpu::from_host<R>(Lane&, Size, Size, const double*, Size, R*, Size);             \
+  template void Cpu::gather_rows<R>(Lane&, Size, const Size*, Size, const R*, Size, R*, Size,    \
+                                    void*);                                                      \
+  template void Cpu::rotate_rows<R>(Lane&, Size, const Rotation*, Size, R*, Size, void*);
 
 JAXMG_INSTANTIATE(float)
 JAXMG_INSTANTIATE(double)
