@@ -21,6 +21,7 @@ struct Cuda {
   using Lanes = CudaLanes;
   static constexpr Size inverse_block = 128;
   static constexpr bool reads_in_place = false;
+  static constexpr bool solves_eigenproblems = false;
   template <class T>
   static constexpr bool splits = std::is_same_v<T, float>;
   // Storage of a half-precision number.
