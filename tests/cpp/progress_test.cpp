@@ -128,6 +128,7 @@ TEST(Progress, RanksAndWatchersMeetSafely) {
   constexpr int ranks = 4;
   const auto call = board.begin(request(Routine::potrf, 10, ranks), zeros);
   std::vector<std::thread> threads;
+  threads.reserve(ranks);
   for (int rank = 0; rank < ranks; ++rank) {
     threads.emplace_back([&, rank] {
       ProgressObserver observer(Routine::potrf, [&](float done) { call->set(rank, done); });
