@@ -13,11 +13,13 @@ level; :mod:`jaxmg.linalg` has the names and conventions of ``jax.numpy.linalg``
 
 from . import errors, linalg
 from ._info import info, package_version
+from ._lu_solve import lu_solve
 from ._native import set_threads, set_timeout
 from ._plan import Plan, plan
 from ._potri import potri
 from ._potrs import potrs
 from ._progress import progress
+from ._qr_api import qr
 from ._selftest import selftest
 from .cyclic import (
     cyclic_1d,
@@ -33,6 +35,7 @@ from .errors import (
     InsufficientMemoryError,
     JaxMgError,
     JaxMgWarning,
+    MismatchedCallsError,
     NonFiniteInputError,
     NotHermitianError,
     NotPositiveDefiniteError,
@@ -50,6 +53,7 @@ __all__ = [
     "InsufficientMemoryError",
     "JaxMgError",
     "JaxMgWarning",
+    "MismatchedCallsError",
     "NonFiniteInputError",
     "NotHermitianError",
     "NotPositiveDefiniteError",
@@ -62,6 +66,7 @@ __all__ = [
     "get_cols_cyclic",
     "info",
     "linalg",
+    "lu_solve",
     "pad_rows",
     "plan",
     "plot_block_to_cyclic",
@@ -71,6 +76,7 @@ __all__ = [
     "potrs",
     "potrs_shardmap_ctx",
     "progress",
+    "qr",
     "selftest",
     "set_threads",
     "set_timeout",

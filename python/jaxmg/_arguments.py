@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from ._layout import DTYPES, Layout
+from ._layout import BACKENDS, DTYPES, Layout
 from ._resolve import is_concrete
 from .errors import JaxMgWarning
 
@@ -105,9 +105,14 @@ def check_tile(T_A: Any) -> int:
     return min(tile, LARGEST)
 
 
-def check_backend(backend: Any) -> None:
-    if backend not in (None, "native"):
-        raise ValueError(f"backend: got {backend!r}; accepted are None and 'native'.")
+def check_backend(backend: Any) -> str:
+    """The backend's name; whether it is there depends on the devices (_native.require_backend)."""
+    if backend is None:
+        return "native"
+    if not isinstance(backend, str) or backend not in BACKENDS:
+        accepted = ", ".join(repr(name) for name in BACKENDS)
+        raise ValueError(f"backend: got {backend!r}; accepted are None, {accepted}.")
+    return backend
 
 
 def precision_of(precision: Any) -> int:

@@ -19,9 +19,16 @@ from . import _native
 
 AnyMesh = Mesh | AbstractMesh
 
-ROUTINES = {"potrf": 0, "potrs": 1, "logdet": 2, "locate": 3, "mirror": 4, "cyclic": 5, "potri": 6}
+# In the order of ``Routine`` in src/core/routine.h.
+_ROUTINES = """
+    potrf potrs logdet locate mirror cyclic potri
+    getrf getrs getdet
+    geqrf ormqr orgqr qr_r geqrs
+"""
+ROUTINES = {name: i for i, name in enumerate(_ROUTINES.split())}
 DTYPES = {"float32": 0, "float64": 1, "complex64": 2, "complex128": 3}
 PLATFORMS = {"cpu": 0, "cuda": 1}
+BACKENDS = {"native": 0, "cusolvermg": 1}
 
 
 def platform_of(mesh: AnyMesh | None) -> str:
@@ -130,10 +137,13 @@ class Resolved:
         dtype: name of the element type.
         tile: rows that are eliminated together, chosen by the engine's plan.
         rows: rows that each rank has room for.
+        factor_rows: rows that each rank has room for in the array that holds the factor.
         aux_count: elements per rank of the operand that goes with the factor.
         precision: 0: products in the element type; 1: float32 by half-precision parts.
         triangle: -1: all of A is valid; 0: only the lower triangle; 1: only the upper one.
         exposed: whether the factor is handed to the user, who may move it elsewhere.
+        routine: the engine's name of the factorisation.
+        backend: who does the work: "native" or "cusolvermg".
     """
 
     layout: Layout
@@ -141,14 +151,17 @@ class Resolved:
     dtype: str
     tile: int
     rows: int
+    factor_rows: int
     aux_count: int
     triangle: int = -1
     exposed: bool = False
     precision: int = 0
+    routine: str = "potrf"
+    backend: str = "native"
 
     @property
     def padded_rows(self) -> int:
-        """Rows of the global array that holds the factor."""
+        """Rows of a global array whose shards are alike."""
         return self.rows * self.layout.ranks
 
     @property
@@ -164,9 +177,9 @@ class Resolved:
         """Equal in all processes that make this call, most likely different for other calls."""
         mesh = self.layout.mesh
         shape = () if mesh is None else tuple(mesh.shape.items())
-        text = repr(
-            (shape, self.layout.axes, self.n, self.dtype, self.tile, self.triangle, self.precision)
-        )
+        numbers = (self.n, self.tile, self.triangle, self.precision)
+        names = (self.dtype, self.routine, self.backend)
+        text = repr((shape, self.layout.axes, *names, *numbers))
         return zlib.crc32(text.encode()) & 0x7FFFFFFF
 
     @functools.cached_property
@@ -179,6 +192,8 @@ class Resolved:
             tile=self.tile,
             triangle=self.triangle,
             precision=self.precision,
+            routine=self.routine,
+            backend=self.backend,
         )
 
 
@@ -195,6 +210,7 @@ def entries(
     replicated_rhs: bool = True,
     columns: int = 0,
     precision: int = 0,
+    backend: str = "native",
 ) -> dict[str, Any]:
     """The engine's plan of one call, as a dictionary."""
     return _native.plan_entries(
@@ -209,6 +225,7 @@ def entries(
         replicated_rhs=int(replicated_rhs),
         columns=columns,
         precision=precision,
+        backend=BACKENDS[backend],
     )
 
 
@@ -222,12 +239,14 @@ def resolve_plan(
     triangle: int = -1,
     exposed: bool = False,
     precision: int = 0,
+    routine: str = "potrf",
+    backend: str = "native",
 ) -> Resolved:
     """Asks the engine for the tile and the sizes that belong to a layout."""
-    if layout.platform != "cuda" or dtype != "float32":
+    if layout.platform != "cuda" or dtype != "float32" or backend != "native":
         precision = 0
     found = entries(
-        "potrf",
+        routine,
         n,
         dtype,
         layout.ranks,
@@ -235,6 +254,7 @@ def resolve_plan(
         tile=tile,
         mirror=triangle >= 0,
         precision=precision,
+        backend=backend,
     )
     return Resolved(
         layout=layout,
@@ -242,8 +262,11 @@ def resolve_plan(
         dtype=dtype,
         tile=int(found["tile"]),
         rows=-(-n // layout.ranks),
+        factor_rows=int(found["factor_rows"]),
         aux_count=int(found["aux_count"]),
         triangle=triangle,
         exposed=exposed,
         precision=precision,
+        routine=routine,
+        backend=backend,
     )

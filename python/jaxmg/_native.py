@@ -27,6 +27,14 @@ TARGETS = (
     "jaxmg_locate",
     "jaxmg_cyclic",
     "jaxmg_potri",
+    "jaxmg_getrf",
+    "jaxmg_getrs",
+    "jaxmg_getdet",
+    "jaxmg_geqrf",
+    "jaxmg_ormqr",
+    "jaxmg_orgqr",
+    "jaxmg_qr_r",
+    "jaxmg_geqrs",
 )
 STATE_TYPE = "JaxMgSite"
 
@@ -50,6 +58,12 @@ _NVIDIA: dict[int, tuple[tuple[str, str], ...]] = {
         ("cu13", "libcusolver.so.12"),
         ("nccl", "libnccl.so.2"),
     ),
+}
+
+
+# Libraries that a call needs only if it asks for them by `backend`.
+_OPTIONAL: dict[str, dict[int, tuple[str, str]]] = {
+    "cusolvermg": {12: ("cusolver", "libcusolverMg.so.11"), 13: ("cu13", "libcusolverMg.so.12")},
 }
 
 
@@ -134,7 +148,7 @@ class _PlanRequest(ctypes.Structure):
 
     _fields_ = (
         *((name, ctypes.c_int32) for name in ("routine", "dtype", "ranks", "platform")),
-        *((name, ctypes.c_int32) for name in ("mirror", "replicated_rhs", "precision", "spare")),
+        *((name, ctypes.c_int32) for name in ("mirror", "replicated_rhs", "precision", "backend")),
         *((name, ctypes.c_int64) for name in ("n", "nrhs", "tile", "library_bytes", "columns")),
     )
 
@@ -199,17 +213,20 @@ def _nvidia_folders(package: str) -> list[Path]:
     return [Path(root) / package / "lib" for root in nvidia.__path__]
 
 
+def _preload(package: str, soname: str) -> str | None:
+    """Loads a library of the vendor and says from where: its Python package, else by soname."""
+    places = [folder / soname for folder in _nvidia_folders(package)]
+    for place in [*(str(p) for p in places if p.is_file()), soname]:
+        with contextlib.suppress(OSError):
+            ctypes.CDLL(place, mode=ctypes.RTLD_GLOBAL)
+            return place
+    return None
+
+
 def _preload_nvidia(major: int) -> dict[str, str]:
-    """Loads the vendor's libraries as JAX does: from its Python packages, then by soname."""
-    found = {}
-    for package, soname in _NVIDIA[major]:
-        places = [folder / soname for folder in _nvidia_folders(package)]
-        for place in [*(str(p) for p in places if p.is_file()), soname]:
-            with contextlib.suppress(OSError):
-                ctypes.CDLL(place, mode=ctypes.RTLD_GLOBAL)
-                found[soname] = place
-                break
-    return found
+    """Loads the vendor's libraries as JAX does."""
+    places = {soname: _preload(package, soname) for package, soname in _NVIDIA[major]}
+    return {soname: place for soname, place in places.items() if place is not None}
 
 
 def _cuda_major() -> int | None:
@@ -261,6 +278,35 @@ def require(platform: str) -> None:
         raise BackendUnavailableError(
             f"the {library.platform} library is not available: {library.failure}. "
             "jaxmg.info() shows what was looked for."
+        )
+
+
+@functools.lru_cache(maxsize=8)
+def optional_library(backend: str) -> tuple[str, str | None]:
+    """Name of the library behind `backend`, and where it was loaded from (None: not found)."""
+    major = _cuda_major()
+    if major is None:
+        return f"{backend} (a library of CUDA)", None
+    package, soname = _OPTIONAL[backend][major]
+    return soname, _preload(package, soname)
+
+
+def require_backend(backend: str, platform: str) -> None:
+    """Raises BackendUnavailableError if calls on `platform` cannot use `backend`."""
+    if backend == "native":
+        return
+    if platform != "cuda":
+        raise BackendUnavailableError(
+            f"backend={backend!r} drives CUDA GPUs; the devices of this call are CPUs. Leave "
+            "backend out: the built-in engine runs on both."
+        )
+    require(platform)
+    soname, place = optional_library(backend)
+    if place is None:
+        raise BackendUnavailableError(
+            f"backend={backend!r} needs {soname}, which is neither in the Python package "
+            "nvidia-cusolver nor where the loader looks (LD_LIBRARY_PATH). Install it with JAX's "
+            "CUDA packages, or leave backend out: the built-in engine does not use it."
         )
 
 

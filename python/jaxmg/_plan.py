@@ -9,9 +9,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ._arguments import LARGEST, SUPPORTED, check_tile, triangle_of
-from ._layout import AnyMesh, entries, platform_of
-from ._memory import STAGES, available, human, largest_n, routine_bytes, total
+from . import _native
+from ._arguments import LARGEST, SUPPORTED, check_backend, check_tile, triangle_of
+from ._layout import AnyMesh, platform_of
+from ._memory import STAGES, available, human, largest_n, routine_bytes, stage_plans, total
 from ._resolve import check_mesh
 
 _PURPOSE = {
@@ -31,6 +32,29 @@ _PURPOSE = {
     "probe_result": "symmetry probe, norms",
     "send_staging": "staging, send",
     "receive_staging": "staging, receive",
+    "pivots": "row interchanges",
+    "moves_even": "row moves of even steps",
+    "moves_odd": "row moves of odd steps",
+    "inverse_even": "inverted tile of even steps",
+    "inverse_odd": "inverted tile of odd steps",
+    "row_block": "rows of one tile",
+    "row_order": "order of rows",
+    "permuted_rhs": "right-hand sides, reordered",
+    "phases": "signs of the ranks",
+    "panel_columns": "panel, rows of A",
+    "gathered_triangles": "triangles of all devices",
+    "stacked_triangles": "the same, stacked",
+    "panel_small": "tiles of the panel",
+    "panel_signs": "signs of the panel",
+    "product": "products with a panel",
+    "product_other": "the same, second buffer",
+    "ahead_product": "products of the look-ahead",
+    "local_rhs": "right-hand sides of a device",
+    "block_reflectors": "triangles of the reflectors",
+    "orthogonal": "Q",
+    "triangular": "R",
+    "gathered_rhs": "gathered right-hand sides",
+    "rhs_columns": "the same, for the library",
     "library": "vendor library",
 }
 
@@ -111,17 +135,21 @@ def plan(
     mesh: AnyMesh | int | None = None,
     T_A: int | None = None,
     lower: bool | None = None,
+    backend: str | None = None,
 ) -> Plan:
     """Works out how a routine would run and what it would take. Allocates nothing.
 
     Args:
-        routine: "potrs", "potrf", "potri", "logdet" or "cyclic_1d".
+        routine: "potrs", "potrf", "potri", "logdet", "lu_solve", "getrf", "slogdet", "inv" or
+            "cyclic_1d".
         n: size of the matrix.
         dtype: element type.
         nrhs: number of right-hand sides.
         mesh: the mesh, or a number of devices; None means the context mesh, else all devices.
         T_A: rows that are eliminated together. None lets the plan choose.
         lower: True or False if only one triangle will be valid.
+        backend: as in :func:`jaxmg.potrs`. The scratch that cuSOLVERMg asks for when it runs is
+            not counted.
 
     Returns:
         A :class:`Plan`.
@@ -144,7 +172,13 @@ def plan(
         raise TypeError(f"dtype: got {name}; supported are {', '.join(SUPPORTED)}.")
     n, nrhs = _size("n", n), _size("nrhs", nrhs)
     ranks, platform = _devices(mesh)
-    tile, mirror = check_tile(T_A), triangle_of(lower) >= 0
+    tile, mirror, engine = check_tile(T_A), triangle_of(lower) >= 0, check_backend(backend)
+    if engine != "native":
+        _native.require_backend(engine, platform)
+        if routine == "cyclic_1d":
+            raise ValueError(
+                f"backend: got {backend!r} for cyclic_1d; accepted are None, 'native'."
+            )
 
     def needed(size: int, in_place: bool = True) -> tuple[dict[str, int], dict[str, int]]:
         return routine_bytes(
@@ -157,14 +191,13 @@ def plan(
             tile=tile,
             mirror=mirror,
             in_place=in_place,
+            backend=engine,
         )
 
     free, source = available(platform, ranks)
-    stages = [
-        entries(stage, n, name, ranks, platform, nrhs=nrhs, tile=tile, mirror=mirror)
-        for stage in STAGES[routine]
-    ]
+    stages = stage_plans(routine, n, name, ranks, platform, nrhs, tile, mirror, backend=engine)
     lasting, scratch = needed(n)
+    path = "one device" if ranks == 1 else f"rows split over {ranks} devices"
     return Plan(
         routine=routine,
         n=n,
@@ -172,7 +205,7 @@ def plan(
         dtype=name,
         devices=ranks,
         platform=platform,
-        path="one device" if ranks == 1 else f"rows split over {ranks} devices",
+        path=path if engine == "native" else f"{path}, {engine}",
         tile=int(stages[0]["tile"]),
         bytes_by_purpose={**lasting, **scratch},
         bytes_needed=total((lasting, scratch)),

@@ -12,7 +12,7 @@ from jax import Array, lax
 from jax.experimental import checkify
 from jax.sharding import PartitionSpec
 
-from . import _cholesky, _manual, errors
+from . import _cholesky, _manual, _native, errors
 from ._arguments import (
     cast,
     check_backend,
@@ -173,7 +173,7 @@ run = jax.jit(solve_call, static_argnums=0)
 _run_donating = jax.jit(solve_call, static_argnums=0, donate_argnums=1)
 
 
-def _share_memory(a: Array, b: Array) -> bool:
+def share_memory(a: Array, b: Array) -> bool:
     """Whether two arrays are views of the same buffers, as copies to the same place may be."""
     if a is b:
         return True
@@ -185,7 +185,7 @@ def _share_memory(a: Array, b: Array) -> bool:
 
 def _run_in_place(call: Call, a: Array, b: Array) -> Results:
     """Takes over the buffer of `a`, which is gone afterwards in any case."""
-    if _share_memory(a, b):  # a buffer that is given away must not be read under another name
+    if share_memory(a, b):  # a buffer that is given away must not be read under another name
         out: Results = run(call, a, b)
         jax.block_until_ready(out.x)
         a.delete()
@@ -225,6 +225,8 @@ def prepare(
     n: int | None,
     exposed: bool = False,
     precision: int = 0,
+    factorisation: str = "potrf",
+    backend: str = "native",
 ) -> tuple[Call, Any, Any]:
     """Checks the operands of a solve and works out the call and where the operands belong."""
     a, b = host_or_device(a, "a"), host_or_device(b, "b")
@@ -236,6 +238,7 @@ def prepare(
         raise ValueError(f"n: got {n} beside a matrix of shape {tuple(a.shape)}; accepted: {size}.")
     padded_to = 0 if pad else tile
     layout = resolve(a, b, n=size, mesh=mesh, spec=specs[0], padded_to=padded_to)
+    _native.require_backend(backend, layout.platform)
     whole = size if layout.kind != "manual" else -(-size // layout.ranks)
     padded = -(-size // layout.ranks) * layout.ranks
     local_rows = 0
@@ -257,6 +260,8 @@ def prepare(
         triangle=triangle_of(lower),
         exposed=exposed,
         precision=precision,
+        routine=factorisation,
+        backend=backend,
     )
     spec = rhs_spec(b, specs[1], layout)
     split = splits_rows(spec, layout) and (not layout.explicit or size % layout.ranks == 0)
@@ -314,7 +319,9 @@ def potrs(
             "high": tensor cores, each number as two half-precision ones (some 22 bits, several
             times faster); "highest" and "float32": native. None follows JAX's
             ``jax_default_matmul_precision``. Other dtypes and CPUs always compute natively.
-        backend: None or "native".
+        backend: None or "native": the built-in engine, on CPUs and GPUs. "cusolvermg": NVIDIA's
+            cuSOLVERMg, for comparison, on the GPUs of one process. Results and statuses are the
+            same; `T_A` is the block size that the matrix is redistributed to.
         check: eagerly, whether to wait and raise an exception on failure; under ``checkify``,
             whether to report one. Elsewhere under ``jit`` it does nothing.
         n: the true size of a matrix that was padded to (devices * ceil(n / devices), n).
@@ -329,6 +336,7 @@ def potrs(
     Raises:
         ValueError, TypeError: an argument is not acceptable; the message names it.
         InsufficientMemoryError: the problem cannot fit.
+        BackendUnavailableError: the devices, or the libraries found, are not those of `backend`.
         NotPositiveDefiniteError, NonFiniteInputError, NotHermitianError: with `check`.
 
     Derivatives: the gradient with respect to `a` is Hermitian (symmetric) if all of `a` is valid.
@@ -346,7 +354,6 @@ def potrs(
     key = signature(a, b, (*options, return_status, check, return_logdet))
     call = _prepared.get(key)
     if call is None:
-        check_backend(backend)
         right = b
         call, a, b = prepare(
             "potrs",
@@ -359,6 +366,7 @@ def potrs(
             lower=lower,
             n=n,
             precision=precision_of(precision),
+            backend=check_backend(backend),
         )
         call = dataclasses.replace(
             call,

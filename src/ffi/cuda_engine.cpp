@@ -28,6 +28,9 @@
 #include "tile/cuda/cuda.h"
 #include "tile/cuda/device_context.h"
 #include "tile/cuda/marks.h"
+#include "vendor/cuda/cusolvermg.h"
+#include "vendor/cuda/host.h"
+#include "vendor/dispatch.h"
 
 namespace jaxmg {
 namespace {
@@ -78,7 +81,12 @@ struct Team {
                 counters().completed(routine);
               }
             }),
-        progress(progress_board().begin(kind_.request, tile::make_marks)) {}
+        progress(progress_board().begin(kind_.request, tile::make_marks)) {
+    if (kind.request.backend == Backend::cusolvermg) {
+      vendor = std::make_unique<vendor::Session>(
+          devices->size(), vendor::make_cusolvermg(devices->devices(), Plan(kind.request)));
+    }
+  }
 
   std::vector<tile::CudaStaging*> staging() const {
     std::vector<tile::CudaStaging*> blocks;
@@ -93,7 +101,8 @@ struct Team {
   std::vector<std::unique_ptr<PeerCommunicator>> communicators;
   FinalMeeting ready;  // all ranks have what they need, or none of them starts
   FinalMeeting end;    // all ranks have enqueued everything, or all report the same failure
-  std::shared_ptr<CallProgress> progress;  // null if nobody watches
+  std::unique_ptr<vendor::Session> vendor;  // null unless a vendor's library does the work
+  std::shared_ptr<CallProgress> progress;   // null if nobody watches
 };
 
 // A device's arrival: whoever completes the set answers all of them.
@@ -198,6 +207,9 @@ class RankCall {
   PlanRequest full_request() {
     PlanRequest request = team_.kind.request;
     request.library_bytes = device_.lanes().library_bytes(request.type, Plan(request).tile());
+    if (team_.vendor) {
+      request.vendor_bytes = team_.vendor->library().workspace_bytes();
+    }
     return request;
   }
 
@@ -230,7 +242,13 @@ class RankCall {
     if (plan_.routine() != Routine::locate || has_failed(lanes.update)) {
       ProgressObserver observer(plan_.routine(), report);
       Rank<Cuda> self{comm_, lanes, plan_, workspace, observer};
-      run_rank_program<Cuda>(self, team_.kind, operands_);
+      if (team_.vendor) {
+        with_type(plan_.request().type, [&]<class T>() {
+          vendor::run_routine<Cuda, T>(self, *team_.vendor, team_.kind, operands_);
+        });
+      } else {
+        run_rank_program<Cuda>(self, team_.kind, operands_);
+      }
     }
     if (report) {
       report(CallProgress::kThrough);

@@ -39,6 +39,10 @@ class OperandReader {
   const jaxmg_call& call_;
 };
 
+// The parts of call_kind and sort_operands for the QR family.
+void read_qr_kind(const OperandReader& reader, const jaxmg_call& call, CallKind& kind);
+Operands sort_qr_operands(const OperandReader& reader, const jaxmg_call& call, const Plan& plan);
+
 // The result of an aliased pair, which the rank program then uses in place.
 void* in_place(Operands& operands, const jaxmg_buffer& argument, const jaxmg_buffer& result);
 

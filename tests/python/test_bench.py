@@ -344,7 +344,7 @@ def test_small_run_end_to_end(tmp_path, capsys):
     [
         ({"routine": "nothing"}, "accepted are potrs, dispatch"),
         ({"dtype": ["int8"]}, "accepted are float32"),
-        ({"against": ["nobody"]}, "accepted are jax"),
+        ({"against": ["nobody"]}, "accepted are cusolvermg, jax"),
         ({"n": [0]}, "at least 1"),
         ({"repeats": 0}, "at least 1"),
         ({"n": [9], "devices": [2]}, "nearest n that does is 8"),

@@ -4,5 +4,6 @@
 
 from .._factor_object import CholeskyFactor
 from .cholesky import cho_factor, cho_solve, logdet, solve
+from .qr import QRResult, qr
 
-__all__ = ["CholeskyFactor", "cho_factor", "cho_solve", "logdet", "solve"]
+__all__ = ["CholeskyFactor", "QRResult", "cho_factor", "cho_solve", "logdet", "qr", "solve"]
