@@ -12,12 +12,13 @@ level; :mod:`jaxmg.linalg` has the names and conventions of ``jax.numpy.linalg``
 """
 
 from . import errors, linalg
+from ._gather import set_gather_below
 from ._info import info, package_version
 from ._lu_solve import lu_solve
 from ._native import set_threads, set_timeout
 from ._plan import Plan, plan
 from ._potri import potri
-from ._potrs import potrs
+from ._potrs import SolveInfo, potrs
 from ._progress import progress
 from ._qr_api import qr
 from ._selftest import selftest
@@ -59,6 +60,7 @@ __all__ = [
     "NotPositiveDefiniteError",
     "Plan",
     "SingularMatrixError",
+    "SolveInfo",
     "__version__",
     "calculate_padding",
     "cyclic_1d",
@@ -78,6 +80,7 @@ __all__ = [
     "progress",
     "qr",
     "selftest",
+    "set_gather_below",
     "set_threads",
     "set_timeout",
     "uncyclic_1d",

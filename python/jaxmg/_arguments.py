@@ -19,7 +19,7 @@ from .errors import JaxMgWarning
 
 SUPPORTED = tuple(DTYPES)
 NATIVE = ("highest", "float32", "float64")
-PRECISIONS = ("default", "high", *NATIVE)
+PRECISIONS = ("default", "high", "mixed", *NATIVE)
 LARGEST = 1 << 28  # sizes that the engine plans for
 
 
@@ -116,7 +116,8 @@ def check_backend(backend: Any) -> str:
 
 
 def precision_of(precision: Any) -> int:
-    """0: products in the element type, 1: float32 by half-precision parts where that is faster.
+    """0: products in the element type, 1: float32 by half-precision parts where that is faster,
+    2: as 1, and 64-bit solves by a 32-bit factor and refinement. The names are in _layout.
 
     None asks JAX's own setting, ``jax_default_matmul_precision``.
     """
@@ -127,6 +128,8 @@ def precision_of(precision: Any) -> int:
     name = name.lower() if isinstance(name, str) else name
     if name not in PRECISIONS:
         raise ValueError(f"precision: got {precision!r}; accepted are {(None, *PRECISIONS)}.")
+    if name == "mixed":
+        return 2
     return 0 if name in NATIVE else 1
 
 

@@ -123,19 +123,23 @@ def batch_solution(
     *,
     r: Resolved,
     **params: Any,
-) -> tuple[Sequence[Array], Sequence[int]]:
-    """Rule for solutions: right-hand sides of one factor are columns of one solve."""
+) -> tuple[Sequence[Array], Sequence[int | None]]:
+    """Rule for solutions: right-hand sides of one matrix are columns of one solve.
+
+    They are the last operand, and the solutions the first result.
+    """
     if any(d is not None for d in dims[:-1]):
         return batch_factor_operation(primitive, one_device, arrays, dims, r=r, **params)
     *factor, b = arrays
-    (d,) = [d for d in dims if d is not None]
+    d = dims[-1]
+    assert d is not None
     b = jnp.moveaxis(b, d, 1)  # (rows, batch, columns)
     rows, count, columns = b.shape
     spec = type_spec(b) if r.layout.explicit else PartitionSpec(None, None, None)
     b = reshard(r.layout, b, PartitionSpec(spec[0], None, None))
-    (x,) = primitive.bind(*factor, b.reshape(rows, count * columns), r=r, **params)
+    x, *rest = primitive.bind(*factor, b.reshape(rows, count * columns), r=r, **params)
     x = x.reshape(rows, count, columns)
-    return [reshard(r.layout, x, spec)], [1]
+    return [reshard(r.layout, x, spec), *rest], [1, *[None] * len(rest)]
 
 
 def batch_rhs_operation(

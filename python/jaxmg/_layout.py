@@ -15,7 +15,7 @@ import jax
 import numpy as np
 from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding, PartitionSpec
 
-from . import _native
+from . import _model, _native, _profile
 
 AnyMesh = Mesh | AbstractMesh
 
@@ -27,6 +27,9 @@ _ROUTINES = """
 """
 ROUTINES = {name: i for i, name in enumerate(_ROUTINES.split())}
 DTYPES = {"float32": 0, "float64": 1, "complex64": 2, "complex128": 3}
+# Values of `precision`, as the engine numbers the first two.
+NATIVE, SPLIT, MIXED = 0, 1, 2
+LOWER = {"float64": "float32", "complex128": "complex64"}
 PLATFORMS = {"cpu": 0, "cuda": 1}
 BACKENDS = {"native": 0, "cusolvermg": 1}
 
@@ -144,6 +147,8 @@ class Resolved:
         exposed: whether the factor is handed to the user, who may move it elsewhere.
         routine: the engine's name of the factorisation.
         backend: who does the work: "native" or "cusolvermg".
+        mixed: whether solves use a factor of lower precision; see _mixed.
+        gathered: whether every device works on all of the matrix by itself; see _gather.
     """
 
     layout: Layout
@@ -158,6 +163,8 @@ class Resolved:
     precision: int = 0
     routine: str = "potrf"
     backend: str = "native"
+    mixed: bool = False
+    gathered: bool = False
 
     @property
     def padded_rows(self) -> int:
@@ -177,7 +184,7 @@ class Resolved:
         """Equal in all processes that make this call, most likely different for other calls."""
         mesh = self.layout.mesh
         shape = () if mesh is None else tuple(mesh.shape.items())
-        numbers = (self.n, self.tile, self.triangle, self.precision)
+        numbers = (self.n, self.tile, self.triangle, self.precision, self.mixed, self.gathered)
         names = (self.dtype, self.routine, self.backend)
         text = repr((shape, self.layout.axes, *names, *numbers))
         return zlib.crc32(text.encode()) & 0x7FFFFFFF
@@ -191,9 +198,35 @@ class Resolved:
             self.dtype,
             tile=self.tile,
             triangle=self.triangle,
-            precision=self.precision,
+            precision=MIXED if self.mixed else self.precision,
             routine=self.routine,
             backend=self.backend,
+        )
+
+    @functools.cached_property
+    def low(self) -> Resolved:
+        """The same factorisation in the lower precision, at its fastest."""
+        low = resolve_plan(
+            self.layout,
+            self.n,
+            LOWER[self.dtype],
+            tile=0 if self.gathered else self.tile,
+            triangle=self.triangle,
+            exposed=self.exposed,
+            precision=SPLIT,
+        )
+        return low.to_gathered() if self.gathered else low
+
+    def to_gathered(self) -> Resolved:
+        """The same with all of the matrix on every device: the tile is that of one rank."""
+        one = resolve_plan(
+            Layout(platform=self.layout.platform), self.n, self.dtype, triangle=self.triangle
+        )
+        return dataclasses.replace(
+            self,
+            tile=one.tile,
+            aux_count=-(-one.aux_count // self.layout.ranks),
+            gathered=True,
         )
 
 
@@ -229,6 +262,17 @@ def entries(
     )
 
 
+def measured_tile(n: int, dtype: str, ranks: int, platform: str, precision: int = 0) -> int:
+    """The best tile by the cost model, on a machine that was measured; else 0, the engine's choice.
+
+    Of one process alone: all have to choose the same.
+    """
+    profile = _profile.present(platform)
+    if not profile.measured or n == 0 or jax.process_count() > 1:
+        return 0
+    return _model.best_tile(n, dtype, ranks, profile, split=precision == SPLIT)
+
+
 @functools.lru_cache(maxsize=1024)
 def resolve_plan(
     layout: Layout,
@@ -243,8 +287,12 @@ def resolve_plan(
     backend: str = "native",
 ) -> Resolved:
     """Asks the engine for the tile and the sizes that belong to a layout."""
+    mixed = precision == MIXED and dtype in LOWER and backend == "native"
+    precision = min(precision, SPLIT)
     if layout.platform != "cuda" or dtype != "float32" or backend != "native":
         precision = 0
+    if routine == "potrf" and backend == "native":
+        tile = tile or measured_tile(n, dtype, layout.ranks, layout.platform, precision)
     found = entries(
         routine,
         n,
@@ -269,4 +317,5 @@ def resolve_plan(
         precision=precision,
         routine=routine,
         backend=backend,
+        mixed=mixed,
     )

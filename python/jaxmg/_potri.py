@@ -13,7 +13,7 @@ from jax import Array
 from . import _cholesky, errors
 from ._arguments import check_backend, check_tile, giving_away, host_or_device, precision_of
 from ._context import calling_on
-from ._layout import AnyMesh
+from ._layout import MIXED, AnyMesh
 from ._memory import check_memory
 from ._operands import gathered
 from ._potrs import Call, Results, Specs, prepare, solve_call
@@ -48,6 +48,12 @@ def prepare_inverse(
 ) -> tuple[Call, Any]:
     """Checks the operand of an inverse and works out the call and where the operand belongs."""
     columns = a.shape[1] if a.ndim == 2 else 0
+    arithmetic = precision_of(precision)
+    if arithmetic == MIXED:
+        raise ValueError(
+            f"precision: got {precision!r}; {routine} has no mixed precision. For A^-1 B use "
+            "jaxmg.potrs(A, B, precision='mixed')."
+        )
     call, a, _ = prepare(
         routine,
         a,
@@ -58,7 +64,7 @@ def prepare_inverse(
         pad=pad,
         lower=lower,
         n=n,
-        precision=precision_of(precision),
+        precision=arithmetic,
         backend=backend,
     )
     return dataclasses.replace(call, want_inverse=True), a

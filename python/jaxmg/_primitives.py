@@ -11,29 +11,23 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jax.sharding import PartitionSpec
 
 from . import _calls
 from ._batching import batch_factor_operation, batch_solution
 from ._layout import Layout, Resolved
-from ._operands import is_split, pad_rows
-from ._operation import REPLICATED, Operation, Specs, define, rows_spec, typed, vector_spec
-from ._resolve import axis_names
+from ._operands import pad_rows
+from ._operation import (
+    REPLICATED,
+    Operation,
+    Specs,
+    define,
+    factor_specs,
+    rows_spec,
+    typed,
+    vector_spec,
+)
 
 # --- factorisation ---------------------------------------------------------------------------
-
-
-def factor_specs(a: Any, r: Any) -> tuple[PartitionSpec, PartitionSpec]:
-    """The specs that the types of a factor of `a` show: of its rows, and of what goes with them."""
-    rows, vector = rows_spec(r.layout), vector_spec(r.layout)
-    if not (r.exposed and is_split(a.sharding.spec)):
-        # Within one program the data lie on the ranks whatever the type of a factor shows; where
-        # programs meet (a derivative keeps the factor) they are moved to what it shows. Axes that
-        # split A itself are shown, others are not, since vmap may put those of a batch there.
-        shown = {name for entry in tuple(a.sharding.spec) for name in axis_names(entry)}
-        own = tuple(name for name in r.layout.axes if name in shown)
-        rows, vector = PartitionSpec(own or None, None), PartitionSpec(own or None)
-    return rows, vector
 
 
 def factor_types(a: Any, *, r: Any) -> list[Any]:
@@ -73,6 +67,7 @@ potrf_p = define(
             (rows_spec(layout),),
             (rows_spec(layout), vector_spec(layout), REPLICATED),
         ),
+        makes_factor=True,
     ),
     factor_types,
     batch_factor_operation,
@@ -210,6 +205,7 @@ locate_p = define(
             (rows_spec(layout), vector_spec(layout), REPLICATED),
             (rows_spec(layout), REPLICATED),
         ),
+        makes_factor=True,
     ),
     _locate_types,
     batch_factor_operation,

@@ -321,6 +321,8 @@ def test_plan_needs_no_devices(tmp_path: Path) -> None:
     done = run_cli("plan", "potrs", 131072, "--devices", 16, "--nrhs", 3, cwd=tmp_path)
     assert "131072" in done.stdout and "16 devices" in done.stdout
     assert done.returncode in (0, 5)
+    table = run_cli("plan", "potrs", 65536, "--scale", "--precision", "mixed", cwd=tmp_path)
+    assert table.returncode == 0 and "waiting" in table.stdout and " 64  " in table.stdout
     wrong = run_cli("plan", "nonsense", 10, cwd=tmp_path)
     assert wrong.returncode == 2 and "potrs" in wrong.stderr
 
@@ -337,9 +339,20 @@ def test_selftest_passes_here(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+def test_tune_writes_a_profile_that_plans_use(tmp_path: Path) -> None:
+    path = tmp_path / "folder" / "profile.json"
+    done = run_cli("tune", "--devices", 2, "--out", path, cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert json.loads(path.read_text())["measured"] and str(path) in done.stdout
+    planned = run_cli("plan", "potrs", 512, cwd=tmp_path, JAXMG_PROFILE=str(path))
+    assert "measured" in planned.stdout
+    nowhere = run_cli("tune", cwd=tmp_path, JAXMG_PROFILE="")
+    assert nowhere.returncode == 2 and "--out" in nowhere.stderr
+
+
 def test_help_names_every_command(tmp_path: Path) -> None:
     done = run_cli("--help", cwd=tmp_path)
     assert done.returncode == 0
-    for command in ("solve", "plan", "info", "selftest", "bench"):
+    for command in ("solve", "plan", "info", "selftest", "bench", "tune"):
         assert command in done.stdout
     assert run_cli("--version", cwd=tmp_path).stdout.startswith("jaxmg")
