@@ -13,6 +13,7 @@ level; :mod:`jaxmg.linalg` has the names and conventions of ``jax.numpy.linalg``
 
 from . import errors, linalg
 from ._info import info, package_version
+from ._least_squares import least_squares
 from ._native import set_threads, set_timeout
 from ._plan import Plan, plan
 from ._potri import potri
@@ -61,6 +62,7 @@ __all__ = [
     "errors",
     "get_cols_cyclic",
     "info",
+    "least_squares",
     "linalg",
     "pad_rows",
     "plan",

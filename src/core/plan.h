@@ -130,7 +130,13 @@ class Plan {
 // tiles, then the inverses of the factor's.
 Size aux_count(Size n, int ranks, Size tile);
 
-// The same for a QR factorisation of m x n: a tile x width triangle for each panel.
+// geqrf, ormqr, orgqr, qr_r, geqrs
+bool is_qr(Routine routine);
+
+// The most rows of a block that a QR factorisation makes orthonormal; 0 for other routines.
+Size orthonormal_rows(const PlanRequest& request, Size tile);
+
+// Elements per rank for a QR factorisation of m x n: a tile x width triangle for each panel.
 Size qr_aux_count(Size m, Size n, Size tile);
 
 std::string_view name(Buffer buffer);
