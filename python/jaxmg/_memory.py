@@ -9,7 +9,7 @@ from typing import Any
 
 import jax
 
-from ._layout import Resolved, entries
+from ._layout import LOWER, MIXED, SPLIT, Resolved, entries
 from ._qr_layout import QrLayout
 from .errors import InsufficientMemoryError, JaxMgWarning
 
@@ -20,6 +20,10 @@ STAGES = {
     "potri": ("potrf", "potri"),
     "logdet": ("potrf", "logdet"),
     "cyclic_1d": ("cyclic",),
+    "lu_solve": ("getrf", "getrs"),
+    "getrf": ("getrf",),
+    "slogdet": ("getrf", "getdet"),
+    "inv": ("getrf", "getrs"),
     "qr": ("geqrf", "orgqr"),
     "least_squares": ("geqrf", "geqrs"),
 }
@@ -28,6 +32,35 @@ _RECTANGULAR = ("geqrf", "orgqr", "geqrs")
 WARN_ABOVE = 0.95
 # Bytes that any device has: what needs no more is not looked at.
 NEGLIGIBLE = 1 << 26
+
+
+def stage_plans(
+    routine: str,
+    n: int,
+    dtype: str,
+    ranks: int,
+    platform: str,
+    nrhs: int,
+    tile: int,
+    mirror: bool,
+    columns: int = 0,
+    backend: str = "native",
+    precision: int = 0,
+) -> list[dict[str, Any]]:
+    """The engine's plans of a routine's calls."""
+    plans = []
+    for stage in STAGES[routine]:
+        options: dict[str, Any] = {"nrhs": nrhs, "tile": tile, "mirror": mirror}
+        options["backend"] = backend
+        options["precision"] = min(precision, SPLIT) if dtype == "float32" else 0
+        if routine == "inv":  # a solution for the rows of the identity
+            options |= {"nrhs": n, "replicated_rhs": False}
+        if stage in _RECTANGULAR:
+            options["columns"] = columns or n
+        if stage == "orgqr":
+            options["nrhs"] = min(n, columns or n)
+        plans.append(entries(stage, n, dtype, ranks, platform, **options))
+    return plans
 
 
 def routine_bytes(
@@ -42,20 +75,21 @@ def routine_bytes(
     mirror: bool = False,
     columns: int = 0,
     in_place: bool = True,
+    backend: str = "native",
+    precision: int = 0,
 ) -> tuple[dict[str, int], dict[str, int]]:
     """Bytes on one device by purpose: what is there all the time, and the largest scratch.
 
     Without `in_place` the caller's matrix is kept, so that there are two of its size.
     """
+    options: dict[str, Any] = {"nrhs": nrhs, "tile": tile, "mirror": mirror}
+    if precision == MIXED and dtype in LOWER:
+        return _mixed_bytes(routine, n, dtype, ranks, platform, in_place=in_place, **options)
     lasting: dict[str, int] = {}
     scratch: dict[str, int] = {}
-    for stage in STAGES[routine]:
-        options: dict[str, Any] = {"nrhs": nrhs, "tile": tile, "mirror": mirror}
-        if stage in _RECTANGULAR:
-            options["columns"] = columns or n
-        if stage == "orgqr":
-            options["nrhs"] = min(n, columns or n)
-        plan = entries(stage, n, dtype, ranks, platform, **options)
+    for plan in stage_plans(
+        routine, n, dtype, ranks, platform, nrhs, tile, mirror, columns, backend, precision
+    ):
         now = {e["buffer"]: int(e["bytes"]) for e in plan["entries"] if e["place"] == "scratch"}
         if sum(now.values()) > sum(scratch.values()):
             scratch = now
@@ -67,6 +101,24 @@ def routine_bytes(
     if not in_place:
         lasting["copy_of_matrix"] = lasting["matrix"]
     return lasting, scratch
+
+
+def _mixed_bytes(
+    routine: str, n: int, dtype: str, ranks: int, platform: str, *, in_place: bool, **options: Any
+) -> tuple[dict[str, int], dict[str, int]]:
+    """The same with a factor of lower precision beside the matrix.
+
+    When the matrix is kept, a fall-back copies it over the factor that was of no use.
+    """
+    lasting, scratch = routine_bytes(routine, n, dtype, ranks, platform, **options)
+    low, other = routine_bytes(
+        routine, n, LOWER[dtype], ranks, platform, precision=SPLIT, **options
+    )
+    factor = low["matrix"] + low.get("saved_diagonal", 0) + low.get("tile_inverse", 0)
+    lasting["low_precision_factor"] = factor
+    if not in_place:
+        lasting["fall_back_copy"] = max(0, lasting["matrix"] - factor)
+    return lasting, max(scratch, other, key=lambda sizes: sum(sizes.values()))
 
 
 def total(parts: tuple[dict[str, int], dict[str, int]]) -> int:
@@ -126,21 +178,30 @@ def human(size: float) -> str:
     return ""
 
 
+def _whole(r: Resolved, nrhs: int) -> str:
+    """The routine that makes the calls of a factorisation and a solution."""
+    if r.routine != "getrf":
+        return "potrs"
+    return "inv" if nrhs == r.n else "lu_solve"
+
+
 @functools.lru_cache(maxsize=4096)
 def _needed(r: Resolved, nrhs: int, in_place: bool) -> int:
-    return total(
-        routine_bytes(
-            "potrs",
-            r.n,
-            r.dtype,
-            r.layout.ranks,
-            r.layout.platform,
-            nrhs=nrhs,
-            tile=r.tile,
-            mirror=r.triangle >= 0,
-            in_place=in_place,
-        )
+    parts = routine_bytes(
+        _whole(r, nrhs),
+        r.n,
+        r.dtype,
+        1 if r.gathered else r.layout.ranks,
+        r.layout.platform,
+        nrhs=nrhs,
+        tile=r.tile,
+        mirror=r.triangle >= 0,
+        in_place=in_place or r.gathered,
+        precision=MIXED if r.mixed else r.precision,
+        backend=r.backend,
     )
+    # What is gathered is a copy.
+    return total(parts) + (parts[0]["matrix"] // r.layout.ranks if r.gathered else 0)
 
 
 def check_memory(routine: str, r: Resolved, nrhs: int, *, in_place: bool) -> bool:
@@ -168,7 +229,7 @@ def check_memory(routine: str, r: Resolved, nrhs: int, *, in_place: bool) -> boo
 
     def fits(n: int) -> bool:
         parts = routine_bytes(
-            "potrs",
+            _whole(r, nrhs),
             n,
             r.dtype,
             r.layout.ranks,
@@ -176,6 +237,8 @@ def check_memory(routine: str, r: Resolved, nrhs: int, *, in_place: bool) -> boo
             nrhs=nrhs,
             mirror=r.triangle >= 0,
             in_place=in_place,
+            backend=r.backend,
+            precision=MIXED if r.mixed else r.precision,
         )
         return total(parts) <= free
 

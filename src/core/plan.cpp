@@ -12,12 +12,25 @@ namespace {
 
 constexpr Size kAlignment = 256;  // of every scratch buffer, in bytes
 constexpr Size kMaxRhsBlock = 512;
+constexpr Size kWidestLuTile =
+    1024;  // on a GPU a block's shared memory holds a column's moved rows
 // Of n, nrhs, tile and columns: then no product of two of them, in bytes, exceeds 2^60.
 constexpr Size kLargest = Size{1} << 28;
+
+// A panel of an LU factorisation is the critical path: narrower ones pay up to larger n.
+Size choose_lu_tile(const PlanRequest& q) {
+  if (q.platform == Platform::cpu) {
+    return q.n >= 4096 ? 256 : q.n >= 1024 ? 128 : q.n >= 256 ? 64 : 32;
+  }
+  return q.n >= 49152 ? 1024 : q.n >= 28672 ? 512 : q.n >= 2048 ? 256 : 128;
+}
 
 // Tile edges measured to be best; the trailing update's inner dimension is the tile.
 Size choose_tile(const PlanRequest& q) {
   const Size rows = std::max<Size>(1, ceil_div(q.n, q.ranks));
+  if (is_lu(q.routine)) {
+    return std::min(choose_lu_tile(q), rows);
+  }
   Size tile = 0;
   if (q.platform == Platform::cpu) {
     tile = q.n >= 3072 ? 256 : q.n >= 1024 ? 128 : q.n >= 512 ? 64 : 32;
@@ -49,6 +62,12 @@ Plan::Plan(const PlanRequest& request) : request_(request) {
   tile_ = q.tile > 0         ? std::min(q.tile, std::max<Size>(1, rows))
           : is_qr(q.routine) ? choose_qr_tile(q)
                              : choose_tile(q);
+  if (is_lu(q.routine) && q.platform == Platform::cuda) {
+    tile_ = std::min(tile_, kWidestLuTile);
+  }
+  if (q.backend != Backend::native) {
+    tile_ = choose_vendor_tile(q);
+  }
   group_ = choose_group(q, tile_);
   if (q.platform == Platform::cuda && q.type == DType::f32 && q.routine == Routine::potrf) {
     precision_ = q.precision;
@@ -57,12 +76,21 @@ Plan::Plan(const PlanRequest& request) : request_(request) {
     tile_ = q.tile;  // what the caller wants to see in storage: it may be wider than a shard
   }
   rhs_block_ = std::clamp<Size>(q.nrhs, 1, kMaxRhsBlock);
+  if (q.backend != Backend::native) {
+    precision_ = Precision::native;
+    rhs_block_ = vendor_rhs_block(q);
+  }
 
   const Decisions decided = {tile_, precision_, rhs_block_};
   EntryList list;
-  add_cholesky_entries(q, decided, list);
-  add_redistribution_entries(q, decided, list);
-  add_qr_entries(q, decided, list);
+  if (q.backend == Backend::native) {
+    add_cholesky_entries(q, decided, list);
+    add_lu_entries(q, decided, list);
+    add_qr_entries(q, decided, list);
+    add_redistribution_entries(q, decided, list);
+  } else {
+    add_vendor_entries(q, decided, list);
+  }
   if (q.library_bytes > 0) {
     list.scratch(Buffer::library, DType::f32, ceil_div(q.library_bytes, 4));
   }
@@ -88,6 +116,21 @@ Entry Plan::entry(Buffer buffer) const {
   return Entry{buffer, Place::scratch, request_.type, 0, 0};
 }
 
+Size Plan::factor_rows() const {
+  return request_.backend == Backend::native ? ceil_div(request_.n, request_.ranks)
+                                             : vendor_rows(request_.n, request_.ranks, tile_);
+}
+
+Size Plan::aux_count() const {
+  // A vendor's library leaves nothing beside the factor; an operand has an element all the same.
+  if (request_.backend != Backend::native) {
+    return 1;
+  }
+  return is_lu(request_.routine)   ? lu_aux_count(request_, tile_)
+         : is_qr(request_.routine) ? qr_aux_count(request_.n, request_.columns, tile_)
+                                   : jaxmg::aux_count(request_.n, request_.ranks, tile_);
+}
+
 Size Plan::total_bytes() const {
   Size total = scratch_bytes_;
   for (const Entry& e : entries_) {
@@ -96,6 +139,10 @@ Size Plan::total_bytes() const {
     }
   }
   return total;
+}
+
+Distribution Plan::distribution() const {
+  return distribution(request_.natural ? Order::natural : Order::relabelled);
 }
 
 Distribution Plan::distribution(Order order) const {
@@ -112,7 +159,10 @@ double Plan::flops() const {
       return unit * n * n * n / 3.0;
     case Routine::potri:
       return unit * n * n * n * 2.0 / 3.0;
+    case Routine::getrf:
+      return unit * n * n * n * 2.0 / 3.0;
     case Routine::potrs:
+    case Routine::getrs:
       return unit * 2.0 * n * n * k;
     case Routine::geqrf:
     case Routine::ormqr:
@@ -130,6 +180,7 @@ double Plan::flops() const {
       return unit * half * k * (4.0 * n * small - 2.0 * small * small);
     }
     case Routine::logdet:
+    case Routine::getdet:
     case Routine::mirror:
     case Routine::cyclic:
     case Routine::qr_r:
@@ -139,19 +190,50 @@ double Plan::flops() const {
 }
 
 std::string_view name(Buffer buffer) {
-  constexpr std::array<std::string_view, 34> names = {
-      "matrix",           "right_hand_side",    "saved_diagonal",
-      "tile_inverse",     "panel_even",         "panel_odd",
-      "split_even",       "split_odd",          "row_scale",
-      "inverse_scale",    "panel_inverse",      "partial_sums",
-      "tile_rhs",         "tile_rhs_other",     "row_block",
-      "probe_vector",     "probe_product",      "probe_transpose",
-      "probe_result",     "send_staging",       "receive_staging",
-      "panel_columns",    "gathered_triangles", "stacked_triangles",
-      "panel_small",      "panel_signs",        "product",
-      "product_other",    "ahead_product",      "local_rhs",
-      "block_reflectors", "orthogonal",         "triangular",
-      "library"};
+  constexpr auto names = std::to_array<std::string_view>({"matrix",
+                                                          "right_hand_side",
+                                                          "saved_diagonal",
+                                                          "tile_inverse",
+                                                          "panel_even",
+                                                          "panel_odd",
+                                                          "split_even",
+                                                          "split_odd",
+                                                          "row_scale",
+                                                          "inverse_scale",
+                                                          "partial_sums",
+                                                          "tile_rhs",
+                                                          "tile_rhs_other",
+                                                          "row_block",
+                                                          "probe_vector",
+                                                          "probe_product",
+                                                          "probe_transpose",
+                                                          "probe_result",
+                                                          "send_staging",
+                                                          "receive_staging",
+                                                          "pivots",
+                                                          "moves_even",
+                                                          "moves_odd",
+                                                          "inverse_even",
+                                                          "inverse_odd",
+                                                          "row_order",
+                                                          "permuted_rhs",
+                                                          "phases",
+                                                          "panel_columns",
+                                                          "gathered_triangles",
+                                                          "stacked_triangles",
+                                                          "panel_small",
+                                                          "panel_signs",
+                                                          "product",
+                                                          "product_other",
+                                                          "ahead_product",
+                                                          "local_rhs",
+                                                          "block_reflectors",
+                                                          "orthogonal",
+                                                          "triangular",
+                                                          "gathered_rhs",
+                                                          "rhs_columns",
+                                                          "vendor_workspace",
+                                                          "library"});
   return names[static_cast<std::size_t>(buffer)];
 }
 
@@ -160,9 +242,8 @@ std::string Plan::json() const {
   std::ostringstream out;
   out << "{\"routine\":\"" << name(request_.routine) << "\",\"n\":" << request_.n
       << ",\"nrhs\":" << request_.nrhs << ",\"ranks\":" << request_.ranks << ",\"tile\":" << tile_
-      << ",\"group\":" << group_ << ",\"rhs_block\":" << rhs_block_ << ",\"aux_count\":"
-      << (is_qr(request_.routine) ? qr_aux_count(request_.n, request_.columns, tile_)
-                                  : aux_count(request_.n, request_.ranks, tile_))
+      << ",\"group\":" << group_ << ",\"rhs_block\":" << rhs_block_
+      << ",\"factor_rows\":" << factor_rows() << ",\"aux_count\":" << aux_count()
       << ",\"scratch_bytes\":" << scratch_bytes_ << ",\"total_bytes\":" << total_bytes()
       << ",\"flops\":" << flops() << ",\"entries\":[";
   bool first = true;

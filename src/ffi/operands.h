@@ -8,6 +8,9 @@
 //   jaxmg_locate   work, aux, info                           work, info
 //   jaxmg_potri    work, aux, info                           inverse = work
 //   jaxmg_cyclic   a (rows, columns)                         a
+//   jaxmg_getrf    a (rows, n)                               work = a, aux, pivots int32[2 n], info
+//   jaxmg_getrs    work, aux, pivots, info, b                x = b
+//   jaxmg_getdet   work, pivots, info                        sign, logarithm (real)
 //   jaxmg_geqrf    a (rows, columns)                         work = a, aux (count), info int32[8]
 //   jaxmg_orgqr    work, aux, info                           q (rows, c), r (per, columns)
 //   jaxmg_qr_r     work, info                                r (per, columns)
@@ -60,6 +63,8 @@ struct Operands {
   Info* info = nullptr;
   void* solution = nullptr;  // b on entry
   void* scalar = nullptr;
+  std::int32_t* pivots = nullptr;
+  void* phase = nullptr;
   const void* right_hand_side = nullptr;  // where the solution has another shape
   void* triangular = nullptr;             // R
   Info* report = nullptr;                 // info of the operation itself
@@ -88,5 +93,9 @@ CallKind call_kind(const jaxmg_call& call, const Context& context, Platform plat
 
 // Checks all buffers against the plan, and sorts them.
 Operands sort_operands(const jaxmg_call& call, const Plan& plan);
+
+// The parts of the last two for a family.
+void read_lu_attributes(const jaxmg_call& call, CallKind& kind);
+void sort_lu_operands(const jaxmg_call& call, const Plan& plan, Operands& operands);
 
 }  // namespace jaxmg

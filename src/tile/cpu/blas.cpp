@@ -18,6 +18,7 @@
   void scipy_##herk##_(const char*, const char*, const int*, const int*, const R*, const T*,      \
                        const int*, const R*, T*, const int*);                                     \
   void scipy_##letter##potrf_(const char*, const int*, T*, const int*, int*);                     \
+  void scipy_##letter##getrf_(const int*, const int*, T*, const int*, int*, int*);                \
   void scipy_##letter##geqrf_(const int*, const int*, T*, const int*, T*, T*, const int*, int*);  \
   void scipy_##orgqr##_(const int*, const int*, const int*, T*, const int*, const T*, T*,         \
                         const int*, int*);
@@ -50,6 +51,7 @@ struct Routines;
     static constexpr auto trsm = scipy_##letter##trsm_;       \
     static constexpr auto herk = scipy_##herk_name##_;        \
     static constexpr auto potrf = scipy_##letter##potrf_;     \
+    static constexpr auto getrf = scipy_##letter##getrf_;     \
     static constexpr auto geqrf = scipy_##letter##geqrf_;     \
     static constexpr auto orgqr = scipy_##orgqr_name##_;      \
   };
@@ -125,6 +127,14 @@ int potrf(Size n, T* a, Size lda) {
   return info;
 }
 
+template <class T>
+int getrf(Size m, Size n, T* a, Size lda, int* pivots) {
+  const int m_ = narrow(m), n_ = narrow(n), lda_ = narrow(lda);
+  int info = 0;
+  Routines<T>::getrf(&m_, &n_, a, &lda_, pivots, &info);
+  return info;
+}
+
 // Columns that the library takes together when it is given this much workspace a column.
 namespace {
 constexpr int kBlock = 64;
@@ -154,6 +164,7 @@ void orgqr(Size m, Size n, T* a, Size lda, const T* tau) {
   template void trsm<T>(Side, Uplo, Op, Diag, Size, Size, T, const T*, Size, T*, Size);            \
   template void herk<T>(Size, Size, Real<T>, const T*, Size, Real<T>, T*, Size);                   \
   template int potrf<T>(Size, T*, Size);                                                           \
+  template int getrf<T>(Size, Size, T*, Size, int*);                                               \
   template void geqrf<T>(Size, Size, T*, Size, T*);                                                \
   template void orgqr<T>(Size, Size, T*, Size, const T*);
 

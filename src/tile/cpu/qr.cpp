@@ -1,6 +1,5 @@
 // Orthogonal factors of tall blocks, and the small operations that Householder QR is made of.
 #include <algorithm>
-#include <atomic>
 #include <cmath>
 #include <complex>
 #include <cstddef>
@@ -13,15 +12,6 @@
 
 namespace jaxmg::tile {
 namespace {
-
-double finite_part(double x) {
-  return x;
-}
-template <class R>
-double finite_part(std::complex<R> x) {
-  // Not the sum, which could overflow.
-  return std::isfinite(x.real()) ? static_cast<double>(x.imag()) : static_cast<double>(x.real());
-}
 
 // a (m x n) <- Q, r <- R, by the library in the calling thread.
 template <class T>
@@ -118,30 +108,6 @@ void Cpu::scale(Lane&, Size m, Size n, const Real<T>* rows, const Real<T>* colum
 }
 
 template <class T>
-void Cpu::check_finite(Lane& lane, Size m, Size n, const T* a, Size lda, Info* info) {
-  if (m <= 0 || n <= 0) {
-    return;
-  }
-  const double bytes = static_cast<double>(m) * static_cast<double>(n) * sizeof(T);
-  const Size width = std::max<Size>(1, static_cast<Size>(kLeastBytes) / (m * Size{sizeof(T)}));
-  std::atomic<bool> bad{false};
-  for_each(lane.priority(), bytes >= 2 * kLeastBytes, ceil_div(n, width), [&](Size task) {
-    for (Size j = task * width; j < std::min(n, (task + 1) * width); ++j) {
-      bool good = true;
-      for (Size i = 0; i < m; ++i) {
-        good &= std::isfinite(finite_part(a[i + j * lda]));
-      }
-      if (!good) {
-        bad.store(true, std::memory_order_relaxed);
-      }
-    }
-  });
-  if (bad) {
-    set_if_ok(lane, Kind::non_finite, 0, info);
-  }
-}
-
-template <class T>
 void Cpu::check_diagonal(Lane& lane, Size n, const T* a, Size lda, Size position, Info* info) {
   for (Size j = 0; j < n; ++j) {
     if (a[j + j * lda] == T(0)) {
@@ -155,7 +121,6 @@ void Cpu::check_diagonal(Lane& lane, Size n, const T* a, Size lda, Size position
   template void Cpu::signed_lu<T>(Lane&, Size, T*, Size, Real<T>*);                             \
   template void Cpu::copy_triangle<T>(Lane&, Uplo, Diag, Size, Size, const T*, Size, T*, Size); \
   template void Cpu::scale<T>(Lane&, Size, Size, const Real<T>*, const Real<T>*, T*, Size);     \
-  template void Cpu::check_finite<T>(Lane&, Size, Size, const T*, Size, Info*);                 \
   template void Cpu::check_diagonal<T>(Lane&, Size, const T*, Size, Size, Info*);
 
 JAXMG_INSTANTIATE(float)

@@ -363,17 +363,6 @@ void Cuda::copy_triangle(Lane& lane, Uplo uplo, Diag diag, Size m, Size n, const
 }
 
 template <class T>
-void Cuda::check_finite(Lane& lane, Size m, Size n, const T* a, Size lda, Info* info) {
-  const DeviceType<T>* x = on_device(a);
-  for_each(lane, m, n, [=] __device__(Size i, Size j) {
-    const auto value = x[i + j * lda];
-    if (!isfinite(real_part(value)) || !isfinite(imaginary_part(value))) {
-      atomicCAS(&info->kind, 0, static_cast<std::int32_t>(Kind::non_finite));
-    }
-  });
-}
-
-template <class T>
 void Cuda::check_diagonal(Lane& lane, Size n, const T* a, Size lda, Size position, Info* info) {
   if (n <= 0) {
     return;
@@ -386,7 +375,6 @@ void Cuda::check_diagonal(Lane& lane, Size n, const T* a, Size lda, Size positio
   template void Cuda::orthonormalise<T>(Lane&, Size, Size, T*, Size, T*, Size);                  \
   template void Cuda::signed_lu<T>(Lane&, Size, T*, Size, Real<T>*);                             \
   template void Cuda::copy_triangle<T>(Lane&, Uplo, Diag, Size, Size, const T*, Size, T*, Size); \
-  template void Cuda::check_finite<T>(Lane&, Size, Size, const T*, Size, Info*);                 \
   template void Cuda::check_diagonal<T>(Lane&, Size, const T*, Size, Size, Info*);
 JAXMG_INSTANTIATE(float)
 JAXMG_INSTANTIATE(double)
