@@ -14,6 +14,7 @@ level; :mod:`jaxmg.linalg` has the names and conventions of ``jax.numpy.linalg``
 from . import errors, linalg
 from ._gather import set_gather_below
 from ._info import info, package_version
+from ._least_squares import least_squares
 from ._lu_solve import lu_solve
 from ._native import set_threads, set_timeout
 from ._plan import Plan, plan
@@ -67,6 +68,7 @@ __all__ = [
     "errors",
     "get_cols_cyclic",
     "info",
+    "least_squares",
     "linalg",
     "lu_solve",
     "pad_rows",

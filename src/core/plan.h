@@ -176,7 +176,13 @@ Size aux_count(Size n, int ranks, Size tile);
 // solve with them.
 Size lu_aux_count(const PlanRequest& request, Size tile);
 
-// The same for a QR factorisation of m x n: a tile x width triangle for each panel.
+// geqrf, ormqr, orgqr, qr_r, geqrs
+bool is_qr(Routine routine);
+
+// The most rows of a block that a QR factorisation makes orthonormal; 0 for other routines.
+Size orthonormal_rows(const PlanRequest& request, Size tile);
+
+// Elements per rank for a QR factorisation of m x n: a tile x width triangle for each panel.
 Size qr_aux_count(Size m, Size n, Size tile);
 
 // Sweeps of bulge chasing in a band of half width b that are kept and applied together, and groups

@@ -58,7 +58,6 @@ void add_eigen_entries(const PlanRequest& request, const Decisions& decided, Ent
 
 // geqrf, ormqr, orgqr, qr_r, geqrs: n is the number of rows; nrhs, for orgqr, that of columns of Q.
 void add_qr_entries(const PlanRequest& request, const Decisions& decided, EntryList& list);
-bool is_qr(Routine routine);
 // Columns that a QR factorisation eliminates together.
 Size choose_qr_tile(const PlanRequest& request);
 

@@ -3,6 +3,7 @@
 //   device_check                         everything, one line a group; exit status 1 on a failure
 //   device_check --time N [TYPE [TILE [GROUP [DEVICES]]]]
 //                                        seconds of a factorisation of order N, on 1 .. all devices
+//   device_check --qr M N [TYPE [TILE]]  seconds of a QR factorisation, on 1 .. all devices
 //   device_check --tiles ROWS TILE       microseconds of the operations of a panel
 #include <cstdlib>
 #include <cstring>
@@ -35,11 +36,20 @@ int main(int argc, char** argv) {
       test::time_tiles(std::atoll(argv[2]), std::atoll(argv[3]));
       return 0;
     }
+    if (argc > 3 && std::strcmp(argv[1], "--qr") == 0) {
+      const std::string type = argc > 4 ? argv[4] : "f64";
+      for (int used = 1; used <= devices; used *= 2) {
+        test::time_qr(used, std::atoll(argv[2]), std::atoll(argv[3]), type,
+                      argc > 5 ? std::atoll(argv[5]) : 0);
+      }
+      return 0;
+    }
     std::printf("%d devices\n", devices);
     test::check_tiles();
     test::check_panel_operations();
     test::check_communicator(devices);
     test::check_cholesky(devices);
+    test::check_qr(devices);
   } catch (const std::exception& e) {
     std::printf("stopped by: %s\n", e.what());
     return 1;

@@ -80,6 +80,18 @@ struct Cuda {
   static void solve_diagonal(Lane& lane, Op op, Size m, Size n, const T* l, Size ldl, const T* x,
                              Size ldx, T* b, Size ldb, T* work);
 
+  static constexpr Size lu_block = 32;
+  template <class T>
+  static void copy_triangle(Lane& lane, Uplo uplo, Diag diag, Size m, Size n, const T* src,
+                            Size lds, T* dst, Size ldd);
+  // Waits for its lane, since its method depends on the numbers.
+  template <class T>
+  static void orthonormalise(Lane& lane, Size m, Size n, T* a, Size lda, T* r, Size ldr);
+  template <class T>
+  static void signed_lu(Lane& lane, Size n, T* a, Size lda, Real<T>* signs);
+  template <class T>
+  static void check_diagonal(Lane& lane, Size n, const T* a, Size lda, Size position, Info* info);
+
   template <class T>
   static void getrf(Lane& lane, Size m, Size n, T* a, Size lda, Size first, std::int32_t* pivots,
                     Size position, Size equation, Info* info);

@@ -192,20 +192,23 @@ CudaLanes::CudaLanes(const std::shared_ptr<EventPool>& events)
 
 // One tile for the operations that need a masked copy of it, or what cuSOLVER works in. The last
 // tile of a rank may be narrower, and the library chooses its algorithm by size.
-Size CudaLanes::scratch_bytes(DType type, Size tile) {
+Size CudaLanes::scratch_bytes(DType type, Size tile, Size qr_rows) {
   Size bytes = triangle_bytes(type, tile);
   for (Size n = tile; n > 0; n /= 2) {
     bytes = std::max(bytes, potrf_bytes(panel, type, n));
   }
+  if (qr_rows > 0) {
+    bytes = std::max(bytes, qr_bytes(panel, type, qr_rows, tile));
+  }
   return round_up(std::max<Size>(bytes, 1), kAlignment);
 }
 
-Size CudaLanes::library_bytes(DType type, Size tile) {
-  return 2 * (kBlasWorkspace + scratch_bytes(type, tile));
+Size CudaLanes::library_bytes(DType type, Size tile, Size qr_rows) {
+  return 2 * (kBlasWorkspace + scratch_bytes(type, tile, qr_rows));
 }
 
-void CudaLanes::bind(void* base, Size bytes, DType type, Size tile) {
-  const Size scratch = scratch_bytes(type, tile);
+void CudaLanes::bind(void* base, Size bytes, DType type, Size tile, Size qr_rows) {
+  const Size scratch = scratch_bytes(type, tile, qr_rows);
   if (bytes < 2 * (kBlasWorkspace + scratch)) {
     throw std::logic_error("lanes: " + std::to_string(bytes) + " bytes handed in for tiles of " +
                            std::to_string(tile));

@@ -148,16 +148,17 @@ struct CudaLanes {
   explicit CudaLanes(const std::shared_ptr<EventPool>& events);
 
   // Bytes that bind() must be given for tiles of edge up to `tile` (Buffer::library of a plan).
-  Size library_bytes(DType type, Size tile);
+  // qr_rows: rows of the blocks that are orthonormalised, 0 for none.
+  Size library_bytes(DType type, Size tile, Size qr_rows = 0);
   // Hands the lanes the memory that the libraries work in. The copy lane gets none: it moves data.
-  void bind(void* base, Size bytes, DType type, Size tile);
+  void bind(void* base, Size bytes, DType type, Size tile, Size qr_rows = 0);
 
   CudaLane panel;
   CudaLane update;
   CudaLane copy;
 
  private:
-  Size scratch_bytes(DType type, Size tile);
+  Size scratch_bytes(DType type, Size tile, Size qr_rows);
 };
 
 }  // namespace jaxmg::tile

@@ -14,4 +14,7 @@ Size potrf_bytes(CudaLane& lane, DType type, Size n);
 // Bytes for Cuda::solve_diagonal with a tile of edge n.
 Size triangle_bytes(DType type, Size n);
 
+// Bytes for Cuda::orthonormalise of up to `rows` rows and `tile` columns.
+Size qr_bytes(CudaLane& lane, DType type, Size rows, Size tile);
+
 }  // namespace jaxmg::tile
