@@ -85,6 +85,7 @@ class Result:
         case: The problem.
         flops: Real floating-point operations that it takes.
         limit: Name and FLOP/s of the rate that it is held against, if one was measured.
+        expected: Seconds that the cost model expects of ours, if it knows the routine.
         measurements: One for each solver.
     """
 
@@ -92,6 +93,7 @@ class Result:
     flops: float
     limit: tuple[str, float] | None = None
     measurements: list[Measurement] = field(default_factory=list)
+    expected: float | None = None
 
     def find(self, solver: str) -> Measurement | None:
         """The measurement of a solver, or None."""
@@ -101,12 +103,12 @@ class Result:
         """FLOP/s of the best call."""
         return self.flops / measurement.best if measurement.best else None
 
-    def ratio(self, ours: str, peer: str) -> float | None:
-        """Time of ours over time of a peer: below 1 is faster. None if one is missing."""
+    def ratio(self, ours: str, peer: str, slack: float = 0.0) -> float | None:
+        """Time of ours, less `slack` seconds, over time of a peer. None if one is missing."""
         a, b = self.find(ours), self.find(peer)
         if a is None or b is None or a.best is None or b.best is None:
             return None
-        return a.best / b.best
+        return max(0.0, a.best - slack) / b.best
 
     @property
     def limit_seconds(self) -> float | None:
@@ -127,6 +129,7 @@ class Target:
         solver: Which of ours.
         peer: Against whom.
         ratio: Largest ratio of times accepted.
+        slack: Seconds that ours may take beyond that.
     """
 
     routine: str
@@ -137,6 +140,7 @@ class Target:
     solver: str
     peer: str
     ratio: float
+    slack: float = 0.0
 
     def applies(self, case: Case) -> bool:
         """It is about this case."""
@@ -197,7 +201,7 @@ class Report:
     def judge(self, targets: list[Target]) -> None:
         """Fills `verdicts` with the targets that this platform and these cases can speak of."""
         self.verdicts = [
-            Verdict(target, result.ratio(target.solver, target.peer))
+            Verdict(target, result.ratio(target.solver, target.peer, target.slack))
             for target in targets
             if target.platform == self.platform
             for result in self.results
@@ -221,6 +225,7 @@ class Report:
                 flops=r["flops"],
                 limit=(r["limit"][0], r["limit"][1]) if r["limit"] else None,
                 measurements=[_measurement(m) for m in r["measurements"]],
+                expected=r.get("expected"),
             )
             for r in raw["results"]
         ]

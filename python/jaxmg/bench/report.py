@@ -26,7 +26,8 @@ def show(report: Report, console: Console) -> None:
         console.print(_table(report))
         console.print(
             "Times are the best of all rounds; ratio = time of jaxmg / time of the peer (below 1 "
-            "is faster). Limit: the operations at the rate of matrix products on the same devices."
+            "is faster). Limit: the operations at the rate of matrix products on the same devices. "
+            "Model: what jaxmg.plan expects."
         )
     for remark in _remarks(report):
         console.print(remark, soft_wrap=True, markup=False, highlight=False)
@@ -63,6 +64,7 @@ def _table(report: Report) -> Table:
         ("time", right),
         ("ratio", right),
         ("limit", right),
+        ("model", right),
     ):
         table.add_column(header, **options)  # type: ignore[arg-type]
     for result in report.results:
@@ -90,6 +92,7 @@ def _rows(result: Result, unit: float) -> list[list[str]]:
                 (first if k == 0 else [""] * len(first))
                 + ([peer.solver, _time(peer)] if peer else ["-", "-"])
                 + [f"{ratio:.2f}" if ratio else "-", seconds(limit) + part if k == 0 else ""]
+                + [seconds(result.expected) if k == 0 else ""]
             )
     return rows
 
@@ -116,5 +119,6 @@ def _sentence(verdict: Verdict) -> str:
     head = f"{t.routine} n={t.n} {t.dtype}, {devices}: {t.solver} / {t.peer}"
     if verdict.ratio is None:
         return f"{head}: not measured (target <= {t.ratio:g})"
+    more = f" after {1e3 * t.slack:g} ms" if t.slack else ""
     mark = "[green]met[/green]" if verdict.met else "[red]missed[/red]"
-    return f"{head} = {verdict.ratio:.2f} (target <= {t.ratio:g}): {mark}"
+    return f"{head} = {verdict.ratio:.2f} (target <= {t.ratio:g}{more}): {mark}"
