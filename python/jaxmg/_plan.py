@@ -29,7 +29,6 @@ _PURPOSE = {
     "row_scale": "scaling by powers of two",
     "inverse_scale": "the same, inverse",
     "panel_inverse": "inverted blocks of a diagonal tile",
-    "row_block": "one tile of rows",
     "right_hand_side": "right-hand sides",
     "saved_diagonal": "original diagonal tiles",
     "tile_inverse": "inverted diagonal tiles",
@@ -209,13 +208,9 @@ def plan(
         raise TypeError(f"dtype: got {name}; supported are {', '.join(SUPPORTED)}.")
     n, nrhs = _size("n", n), _size("nrhs", nrhs)
     ranks, platform = _devices(mesh, platform)
-    tile, mirror, engine = check_tile(T_A), triangle_of(lower) >= 0, check_backend(backend)
+    tile, mirror, engine = check_tile(T_A), triangle_of(lower) >= 0, check_backend(routine, backend)
     if engine != "native":
         _native.require_backend(engine, platform)
-        if routine == "cyclic_1d":
-            raise ValueError(
-                f"backend: got {backend!r} for cyclic_1d; accepted are None, 'native'."
-            )
     arithmetic = precision_of(precision)
     mixed = arithmetic == MIXED and name in LOWER and routine in ("potrs", "potrf")
     mixed = mixed and engine == "native"

@@ -420,7 +420,7 @@ def potrs(
             lower=lower,
             n=n,
             precision=precision_of(precision),
-            backend=check_backend(backend),
+            backend=check_backend("potrs", backend),
         )
         call = dataclasses.replace(
             call, want_status=want_status, want_logdet=return_logdet, report=check
