@@ -190,8 +190,13 @@ class RankCall {
  private:
   PlanRequest full_request() {
     PlanRequest request = team_.kind.request;
-    request.library_bytes = device_.lanes().library_bytes(request.type, Plan(request).tile());
+    request.library_bytes =
+        device_.lanes().library_bytes(request.type, Plan(request).tile(), lu_rows(request));
     return request;
+  }
+
+  static Size lu_rows(const PlanRequest& request) {
+    return request.routine == Routine::getrf ? request.n : 0;
   }
 
   // Everything that can fail before work has been enqueued.
@@ -213,7 +218,7 @@ class RankCall {
     const Workspace workspace(plan_, scratch_);
     const Entry library = plan_.entry(Buffer::library);
     lanes.bind(workspace.get<float>(Buffer::library), library.bytes(), plan_.request().type,
-               plan_.tile());
+               plan_.tile(), lu_rows(plan_.request()));
     StreamFork fork(comm_, lanes, device_.events(), static_cast<cudaStream_t>(call_.stream));
     for (const AliasedPair& pair : operands_.aliased) {
       JAXMG_CUDA_CHECK(cudaMemcpyAsync(pair.to, pair.from, pair.bytes, cudaMemcpyDeviceToDevice,

@@ -3,6 +3,21 @@
 """
 
 from .._factor_object import CholeskyFactor
-from .cholesky import cho_factor, cho_solve, logdet, solve
+from .._lu_factor import LUFactor, SlogdetResult
+from .cholesky import cho_factor, cho_solve, logdet
+from .general import det, inv, lu_factor, lu_solve, slogdet, solve
 
-__all__ = ["CholeskyFactor", "cho_factor", "cho_solve", "logdet", "solve"]
+__all__ = [
+    "CholeskyFactor",
+    "LUFactor",
+    "SlogdetResult",
+    "cho_factor",
+    "cho_solve",
+    "det",
+    "inv",
+    "logdet",
+    "lu_factor",
+    "lu_solve",
+    "slogdet",
+    "solve",
+]

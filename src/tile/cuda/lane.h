@@ -4,8 +4,10 @@
 #pragma once
 
 #include <exception>
+#include <map>
 #include <memory>
 #include <mutex>
+#include <tuple>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -147,17 +149,22 @@ struct CudaLanes {
   // On the current device.
   explicit CudaLanes(const std::shared_ptr<EventPool>& events);
 
-  // Bytes that bind() must be given for tiles of edge up to `tile` (Buffer::library of a plan).
-  Size library_bytes(DType type, Size tile);
+  // Bytes that bind() must be given for tiles of edge up to `tile` (Buffer::library of a plan), and
+  // LU panels of up to lu_rows rows.
+  Size library_bytes(DType type, Size tile, Size lu_rows = 0);
   // Hands the lanes the memory that the libraries work in. The copy lane gets none: it moves data.
-  void bind(void* base, Size bytes, DType type, Size tile);
+  void bind(void* base, Size bytes, DType type, Size tile, Size lu_rows = 0);
 
   CudaLane panel;
   CudaLane update;
   CudaLane copy;
 
  private:
-  Size scratch_bytes(DType type, Size tile);
+  Size scratch_bytes(DType type, Size tile, Size lu_rows);
+  Size lu_scratch_bytes(DType type, Size tile, Size rows);
+
+  // What the library asks for, by type, tile and rows: asking takes longer than a small solve.
+  std::map<std::tuple<DType, Size, Size>, Size> lu_bytes_;
 };
 
 }  // namespace jaxmg::tile
