@@ -206,9 +206,8 @@ class LUFactor(FactorBase):
         return out
 
     def _norm1(self) -> Array:
-        if self.a is None:
-            return self.norm  # type: ignore[no-any-return]
-        return _norm1(self.r, self.a)
+        value: Array = self.norm if self.a is None else _norm1(self.r, self.a)
+        return value
 
 
 @on_own_mesh

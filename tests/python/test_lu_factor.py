@@ -21,7 +21,7 @@ FORMS = {0: lambda a: a, "T": lambda a: a.T, 2: lambda a: a.conj().T}
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("ranks", [1, 3, 8])
 def test_factor(dtype, ranks):
-    for n in (1, 7, 20):
+    for n in (7, 20) if ranks == 3 else (20,):
         a, b = general(n, n, dtype), general(n, 2, dtype, 4)
         factor = linalg.lu_factor(a, mesh=line(ranks), T_A=2)
         assert factor.shape == (n, n)
@@ -156,13 +156,13 @@ def test_signs_of_all_permutations(ranks):
 
 
 @pytest.mark.parametrize("dtype", ["float64", "complex128"])
-@pytest.mark.parametrize("n", [5, 9, 13, 19, 30])
+@pytest.mark.parametrize("n", [5, 13, 30])
 def test_signs_with_ragged_tiles(n, dtype):
     a = general(n, n, dtype)
     if dtype == "complex128":
         a *= np.exp(0.3j)
     expected = np.linalg.slogdet(a)
-    for ranks, tile in itertools.product((1, 2, 3, 8), (1, 2, 3)):
+    for ranks, tile in ((1, 3), (2, 2), (3, 1), (3, 3), (8, 2)):
         factor = linalg.lu_factor(a, mesh=line(ranks), T_A=tile)
         assert relative(factor.slogdet().sign, expected[0]) < 1e-11
         assert relative(factor.slogdet().logabsdet, expected[1]) < 1e-11
@@ -182,7 +182,7 @@ def test_determinants_that_overflow(mesh):
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_condition_within_a_factor_of_three(dtype, mesh):
-    for seed, n in enumerate((1, 2, 5, 12, 40)):
+    for seed, n in enumerate((1, 2, 12)):
         a = general(n, n, dtype, seed)
         true = 1 / np.linalg.cond(a.astype(np.result_type(dtype, np.float64)), 1)
         found = float(linalg.lu_factor(a, mesh=mesh).rcond())

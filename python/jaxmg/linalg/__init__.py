@@ -6,6 +6,7 @@ from .._factor_object import CholeskyFactor
 from .._lu_factor import LUFactor, SlogdetResult
 from .cholesky import cho_factor, cho_solve, logdet
 from .general import det, inv, lu_factor, lu_solve, slogdet, solve
+from .lu import lu
 
 __all__ = [
     "CholeskyFactor",
@@ -16,6 +17,7 @@ __all__ = [
     "det",
     "inv",
     "logdet",
+    "lu",
     "lu_factor",
     "lu_solve",
     "slogdet",
