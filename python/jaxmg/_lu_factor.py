@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from . import _lu
+from . import _lu, _lu_manual, _manual
 from ._cholesky import jitted_status
 from ._condition import inverse_norm1
 from ._context import on_own_mesh
@@ -78,8 +78,15 @@ def _solve(
     if r.n > 0 and b.shape[1] > 0:
         conjugate = trans == "H" and r.is_complex
         b = jnp.conj(b) if conjugate else b
-        a = None if a is None else _lu.enter(r, on_mesh(r.layout, a))
-        b = _lu.solve(r, a, f, on_mesh(r.layout, b), split=split, transpose=trans != "N")
+        transpose = trans != "N"
+        if r.layout.kind == "manual":
+            if a is None:
+                raise ValueError("a factor that took over its matrix cannot be used in shard_map.")
+            source = _manual.varying(a)
+            b = _lu_manual.solve(r, _lu.enter(r, a), f, b, source, transpose=transpose)
+        else:
+            a = None if a is None else _lu.enter(r, on_mesh(r.layout, a))
+            b = _lu.solve(r, a, f, on_mesh(r.layout, b), split=split, transpose=transpose)
         b = jnp.conj(b) if conjugate else b
         if spec is not None and not r.layout.explicit:
             b = constrain(r.layout, b, spec)
@@ -91,6 +98,10 @@ def _solve(
 def _slogdet(r: Resolved, a: Array | None, f: Factor) -> SlogdetResult:
     if r.n == 0:
         return SlogdetResult(jnp.ones((), r.dtype), jnp.zeros((), r.real_dtype))
+    if r.layout.kind == "manual":
+        assert a is not None
+        source, parts = _manual.varying(a), _lu.stopped(f)
+        return SlogdetResult(*_lu_manual.slogdet(r, source, _lu.enter(r, a), *parts))
     a = None if a is None else _lu.enter(r, on_mesh(r.layout, a))
     return SlogdetResult(*_lu.slogdet(r, a, f))
 
@@ -177,8 +188,10 @@ class LUFactor(FactorBase):
 
     def inv(self) -> Array:
         """The inverse of the matrix, with its shape and sharding."""
-        if self.a is None:
-            raise ValueError("inv: needs the matrix (overwrite_a=False).")
+        if self.a is None or self.r.layout.kind == "manual":
+            raise ValueError(
+                "inv: needs the matrix (overwrite_a=False) and is not available inside shard_map."
+            )
         out: Array = self._mapped(lambda f: f.a if f.r.n == 0 else _inverse(f.r, f.a, f.parts))
         return out
 
@@ -192,6 +205,8 @@ class LUFactor(FactorBase):
             warn: eagerly, whether to warn if it is below the machine epsilon: then a solution may
                 have no correct digit.
         """
+        if self.r.layout.kind == "manual":
+            raise ValueError("rcond: not available inside shard_map.")
         value = self._mapped(lambda f: _rcond(f.r, f._norm1(), f.parts))
         if warn and is_concrete(value):
             least = float(np.min(np.asarray(value), initial=np.inf))

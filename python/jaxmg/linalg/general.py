@@ -41,7 +41,8 @@ _KINDS = {
 
 def _square(routine: str, a: Any) -> Any:
     a = host_or_device(a, "a")
-    if a.ndim < 2 or a.shape[-1] != a.shape[-2]:
+    block = a.ndim == 2 and isinstance(a, jax.core.Tracer)  # perhaps of a shard_map
+    if a.ndim < 2 or (a.shape[-1] != a.shape[-2] and not block):
         raise ValueError(
             f"{routine}: a has shape {tuple(a.shape)}; accepted are matrices (..., n, n)."
         )
@@ -55,8 +56,8 @@ def _factor(
     given, a = a, _square(routine, a)
     n = a.shape[1]
     layout = resolve(a, n=n, mesh=check_mesh(mesh), spec=check_specs(in_specs)[0])
-    if layout.kind == "manual":
-        raise NotImplementedError(f"{routine}: call it from outside of shard_map.")
+    if layout.kind != "manual" and a.shape[0] != n:
+        raise ValueError(f"{routine}: a has shape {tuple(a.shape)}; accepted are matrices (n, n).")
     r = resolve_plan(layout, n, str(a.dtype), tile=tile, exposed=True, routine="getrf")
     in_place = overwrite_a and is_concrete(a)
     check_memory(routine, r, 1, in_place=in_place or not is_concrete(a))
