@@ -178,17 +178,17 @@ def human(size: float) -> str:
     return ""
 
 
-def _whole(r: Resolved, nrhs: int) -> str:
-    """The routine that makes the calls of a factorisation and a solution."""
+def _stages_of(routine: str, r: Resolved) -> str:
+    """Whose calls a routine makes, as a key of STAGES."""
     if r.routine != "getrf":
         return "potrs"
-    return "inv" if nrhs == r.n else "lu_solve"
+    return routine if routine in STAGES else "lu_solve"
 
 
 @functools.lru_cache(maxsize=4096)
-def _needed(r: Resolved, nrhs: int, in_place: bool) -> int:
+def _needed(stages: str, r: Resolved, nrhs: int, in_place: bool) -> int:
     parts = routine_bytes(
-        _whole(r, nrhs),
+        stages,
         r.n,
         r.dtype,
         1 if r.gathered else r.layout.ranks,
@@ -213,7 +213,8 @@ def check_memory(routine: str, r: Resolved, nrhs: int, *, in_place: bool) -> boo
     Raises:
         InsufficientMemoryError: with the bytes needed and present, and the largest n that fits.
     """
-    needed = _needed(r, nrhs, in_place)
+    stages = _stages_of(routine, r)
+    needed = _needed(stages, r, nrhs, in_place)
     if needed < NEGLIGIBLE:
         return True
     free, source = available(r.layout.platform, r.layout.ranks)
@@ -229,7 +230,7 @@ def check_memory(routine: str, r: Resolved, nrhs: int, *, in_place: bool) -> boo
 
     def fits(n: int) -> bool:
         parts = routine_bytes(
-            _whole(r, nrhs),
+            stages,
             n,
             r.dtype,
             r.layout.ranks,
