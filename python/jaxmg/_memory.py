@@ -19,6 +19,7 @@ STAGES = {
     "potri": ("potrf", "potri"),
     "logdet": ("potrf", "logdet"),
     "cyclic_1d": ("cyclic",),
+    "syevd": ("syevd",),
 }
 WARN_ABOVE = 0.95
 # Bytes that any device has: what needs no more is not looked at.
@@ -36,15 +37,29 @@ def routine_bytes(
     tile: int = 0,
     mirror: bool = False,
     in_place: bool = True,
+    columns: int = 0,
+    vectors: bool = False,
 ) -> tuple[dict[str, int], dict[str, int]]:
     """Bytes on one device by purpose: what is there all the time, and the largest scratch.
 
-    Without `in_place` the caller's matrix is kept, so that there are two of its size.
+    Without `in_place` the caller's matrix is kept, so that there are two of its size. `vectors`:
+    `columns` eigenvectors are wanted too.
     """
     lasting: dict[str, int] = {}
     scratch: dict[str, int] = {}
     for stage in STAGES[routine]:
-        plan = entries(stage, n, dtype, ranks, platform, nrhs=nrhs, tile=tile, mirror=mirror)
+        plan = entries(
+            stage,
+            n,
+            dtype,
+            ranks,
+            platform,
+            nrhs=nrhs,
+            tile=tile,
+            mirror=mirror,
+            columns=columns,
+            vectors=vectors,
+        )
         now = {e["buffer"]: int(e["bytes"]) for e in plan["entries"] if e["place"] == "scratch"}
         if sum(now.values()) > sum(scratch.values()):
             scratch = now
