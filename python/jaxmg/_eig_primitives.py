@@ -66,6 +66,8 @@ class ResolvedEig:
             Layout(platform=self.layout.platform),
             self.n,
             self.dtype,
+            # Chosen for so many ranks; one has room for a wider band.
+            tile=self.tile if self.layout.ranks == 1 else 0,
             triangle=self.triangle,
         )
 

@@ -40,6 +40,9 @@ Size choose_tile(const PlanRequest& q) {
   return std::min(tile, rows);
 }
 
+// A block of this edge, and some vectors, lie in the memory of one multiprocessor.
+constexpr Size kWidestBandCuda = 64;
+
 // Half widths of the band of an eigenproblem: wide enough for fast products, while the work of the
 // second stage and of its reflectors grows with it.
 Size choose_band(const PlanRequest& q) {
@@ -79,8 +82,11 @@ Plan::Plan(const PlanRequest& request) : request_(request) {
   if (q.platform == Platform::cuda && q.type == DType::f32 && q.routine == Routine::potrf) {
     precision_ = q.precision;
   }
-  if (q.routine == Routine::syevd && q.tile == 0) {
-    tile_ = choose_band(q);
+  if (q.routine == Routine::syevd) {
+    tile_ = q.tile == 0 ? choose_band(q) : tile_;
+    if (q.platform == Platform::cuda) {
+      tile_ = std::min(tile_, kWidestBandCuda);
+    }
   }
   if (q.routine == Routine::cyclic && q.tile > 0) {
     tile_ = q.tile;  // what the caller wants to see in storage: it may be wider than a shard

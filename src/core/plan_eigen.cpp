@@ -17,7 +17,7 @@ Size sweep_batch(Platform platform) {
 namespace {
 
 // Blocks of threads among which a GPU divides the rows of a panel.
-constexpr Size kPanelBlocks = 256;
+constexpr Size kPanelBlocks = 1024;
 
 // Of the reflectors of stage 2 the most that one rank holds: the first one, since earlier groups
 // are larger.
@@ -64,7 +64,7 @@ void add_eigen_entries(const PlanRequest& q, const Decisions& decided, EntryList
   list.scratch(Buffer::probe_transpose, t, n);
   list.scratch(Buffer::probe_result, real, 4);
   if (q.platform == Platform::cuda) {
-    const Size sums = (kPanelBlocks + 2) * b * size_of(t);
+    const Size sums = 2 * (kPanelBlocks + 1) * b * size_of(t);
     list.scratch(Buffer::eigen_work, DType::f64, std::max(12 * n + 64, ceil_div(sums, 8)));
   }
   if (q.vectors || q.mirror) {

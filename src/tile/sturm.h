@@ -2,7 +2,9 @@
 // xSTEBZ.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "core/types.h"
 #include "tile/random.h"
@@ -11,6 +13,15 @@ namespace jaxmg::tile {
 
 // As many eigenvalues are searched for side by side, since each alone waits for its divisions.
 inline constexpr int kSturmWidth = 8;
+
+// Pivots smaller than this are rounding errors of a pivot of 0.
+inline double least_pivot(Size n, const double* e2) {
+  double largest = 1;
+  for (Size i = 0; i + 1 < n; ++i) {
+    largest = std::max(largest, e2[i]);
+  }
+  return std::numeric_limits<double>::min() * 4 * largest;
+}
 
 // Eigenvalues first .. first + kSturmWidth - 1 (0-based, ascending; those from n on are copies of
 // the last) of diag(d) with squared off-diagonal elements e2, all of which lie in [low, high], to

@@ -82,6 +82,24 @@ def test_not_finite(mesh, bad):
     assert info[0] == 0
 
 
+@pytest.mark.parametrize("n", [212, 1000])
+def test_eigenvalues_agree_over_device_counts(n):
+    a = hermitian(n)
+    expected = np.linalg.eigvalsh(a)
+    found = []
+    for devices in (1, 3, 8):
+        mesh = line(devices)
+        w, v, info = solve(put(a, mesh), mesh)
+        assert info[0] == 0
+        assert_decomposed(a, w, v)
+        found.append(w)
+        found.append(solve(put(a, mesh), mesh, vectors=False)[0])
+    for w in found:
+        assert np.max(np.abs(w - expected)) <= 5 * np.sqrt(n) * eps(a.dtype) * np.max(
+            np.abs(expected)
+        )
+
+
 def test_input_is_kept(mesh):
     a = put(hermitian(16), mesh, "x", None)
     before = np.array(a)

@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
-#include <limits>
 
 #include "tile/cpu/cpu.h"
 #include "tile/cpu/pool.h"
@@ -80,12 +79,7 @@ void Cpu::secular_vectors(Lane& lane, Size k, const double* d, const double* wei
 
 void Cpu::bisect(Lane& lane, Size n, const double* d, const double* e2, double low, double high,
                  double tolerance, Size first, Size count, double* w, void*) {
-  // Pivots that are smaller than this are rounding errors of a pivot of 0.
-  double largest = 1;
-  for (Size i = 0; i + 1 < n; ++i) {
-    largest = std::max(largest, e2[i]);
-  }
-  const double least = std::numeric_limits<double>::min() * 4 * largest;
+  const double least = least_pivot(n, e2);
   const double steps = std::max(1.0, std::log2(std::max(1.0, (high - low) / tolerance)));
   spread(lane, 0, ceil_div(count, Size{kSturmWidth}), 40 * steps * static_cast<double>(n),
          [&](Size chunk) {
