@@ -25,11 +25,11 @@ from ._operands import pad_rows
 from ._vma import unvary, vary, varying
 
 
-def _all_axes(r: Resolved) -> tuple[str, ...]:
+def _all_axes(r: Any) -> tuple[str, ...]:
     return (*r.layout.axes, *r.layout.others)
 
 
-def _looped(function: Callable[..., Any], results: Any) -> Callable[..., Any]:
+def looped(function: Callable[..., Any], results: Any) -> Callable[..., Any]:
     """`function`, made to run once for each member of a batch under vmap."""
     call = custom_vmap(function)
 
@@ -47,7 +47,7 @@ def _potrf(r: Resolved) -> Callable[..., Any]:
         axes = varying(a)
         return tuple(vary(x, axes) for x in _calls.potrf(r, ctx, a))
 
-    return _looped(run, (True, True, True))
+    return looped(run, (True, True, True))
 
 
 @functools.lru_cache(maxsize=256)
@@ -67,7 +67,7 @@ def _locate(r: Resolved) -> Callable[..., Any]:
         out: tuple[Array, ...] = lax.cond(failed, search, keep, (work, aux, info))
         return out
 
-    return _looped(run, (True, True))
+    return looped(run, (True, True))
 
 
 @functools.lru_cache(maxsize=256)
@@ -76,7 +76,7 @@ def _logdet(r: Resolved) -> Callable[..., Any]:
         ctx = _calls.context(r.layout, r.call_id)
         return vary(_calls.logdet(r, ctx, work, info), varying(work))
 
-    return _looped(run, True)
+    return looped(run, True)
 
 
 @functools.lru_cache(maxsize=256)
@@ -85,7 +85,7 @@ def _potri(r: Resolved) -> Callable[..., Any]:
         ctx = _calls.context(r.layout, r.call_id)
         return vary(_calls.potri(r, ctx, work, aux, info), varying(work))
 
-    return _looped(run, True)
+    return looped(run, True)
 
 
 @functools.lru_cache(maxsize=256)
@@ -110,7 +110,7 @@ def _potrs(r: Resolved, replicated: bool) -> Callable[..., Any]:
     return call
 
 
-def enter(r: Resolved, a: Array) -> Array:
+def enter(r: Any, a: Array) -> Array:
     """Gives the matrix the type that all operands will have."""
     return vary(a, _all_axes(r)) if varying(a) else a
 

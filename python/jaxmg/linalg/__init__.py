@@ -4,6 +4,29 @@
 
 from .._factor_object import CholeskyFactor
 from .cholesky import cho_factor, cho_solve, logdet, solve
+from .eigen import EighResult, EighSelection, eigh, eigvalsh
+from .polar import polar
 from .qr import QRResult, qr
+from .svd import SVDResult, cond, matrix_rank, norm, pinv, svd, svdvals
 
-__all__ = ["CholeskyFactor", "QRResult", "cho_factor", "cho_solve", "logdet", "qr", "solve"]
+__all__ = [
+    "CholeskyFactor",
+    "EighResult",
+    "EighSelection",
+    "QRResult",
+    "SVDResult",
+    "cho_factor",
+    "cho_solve",
+    "cond",
+    "eigh",
+    "eigvalsh",
+    "logdet",
+    "matrix_rank",
+    "norm",
+    "pinv",
+    "polar",
+    "qr",
+    "solve",
+    "svd",
+    "svdvals",
+]
