@@ -25,7 +25,7 @@ from ._operands import pad_rows
 from ._vma import unvary, vary, varying
 
 
-def all_axes(r: Resolved) -> tuple[str, ...]:
+def all_axes(r: Any) -> tuple[str, ...]:
     return (*r.layout.axes, *r.layout.others)
 
 
@@ -110,7 +110,7 @@ def _potrs(r: Resolved, replicated: bool) -> Callable[..., Any]:
     return call
 
 
-def enter(r: Resolved, a: Array) -> Array:
+def enter(r: Any, a: Array) -> Array:
     """Gives the matrix the type that all operands will have."""
     return vary(a, all_axes(r)) if varying(a) else a
 
