@@ -125,28 +125,54 @@ def solve(r: Resolved, a: Array | None, f: Factor, b: Array, *, split: bool = Fa
     if r.layout.kind == "manual":
         raise AssertionError("blocks are solved by _manual.solve")
     f = Factor(*(lax.stop_gradient(x) for x in f))
+
+    def apply(rhs: Array, replicated: bool) -> tuple[Array, None]:
+        return potrs_p.bind(*f, rhs, r=r, replicated=replicated)[0], None
+
+    return linear_solve(r, a, b, apply, split)[0]
+
+
+def linear_solve(
+    r: Resolved,
+    a: Array | None,
+    b: Array,
+    apply: Callable[[Array, bool], tuple[Array, Any]],
+    split: bool,
+) -> tuple[Array, Any]:
+    """The derivative rules of x = A^-1 b, whatever computes it.
+
+    Args:
+        r, a, b, split: as of :func:`solve`.
+        apply: (rhs, replicated) -> x and what comes along with it, without derivatives.
+    """
     layout = r.layout
     spec = type_spec(b) if layout.explicit else None
 
     def as_b(x: Array) -> Array:
         return x if spec is None else reshard(layout, x, spec)
 
-    def run(_: Any, rhs: Array) -> Array:
+    def run(_: Any, rhs: Array) -> tuple[Array, Any]:
         if split:
-            padded = pad_rows(rhs, r.padded_rows)
-            return as_b(potrs_p.bind(*f, padded, r=r, replicated=False)[0][: r.n])
-        return as_b(potrs_p.bind(*f, gathered(layout, rhs), r=r, replicated=True)[0])
+            x, more = apply(pad_rows(rhs, r.padded_rows), False)
+            return as_b(x[: r.n]), more
+        x, more = apply(gathered(layout, rhs), True)
+        return as_b(x), more
 
-    def transpose(_: Any, rhs: Array) -> Array:
+    def transpose(_: Any, rhs: Array) -> tuple[Array, Any]:
         # (A^-1)^T = conj(A^-1), since A is Hermitian.
-        return jnp.conj(run(_, jnp.conj(rhs))) if r.is_complex else run(_, rhs)
+        if not r.is_complex:
+            return run(_, rhs)
+        x, more = run(_, jnp.conj(rhs))
+        return jnp.conj(x), more
 
     def product(x: Array) -> Array:
         # Without A nothing but the type of this product is ever used.
         return x if a is None else as_b(matvec(r, a, x))
 
-    x: Array = lax.custom_linear_solve(product, b, run, transpose_solve=transpose)
-    return x
+    found: tuple[Array, Any] = lax.custom_linear_solve(
+        product, b, run, transpose_solve=transpose, has_aux=True
+    )
+    return found
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))

@@ -160,7 +160,7 @@ def lu_solve(
     key = signature(a, b, options)
     call = _prepared.get(key)
     if call is None:
-        check_backend(backend)
+        check_backend("lu_solve", backend)
         precision_of(precision)  # an accepted one
         right = b
         call, a, b = prepare(

@@ -13,7 +13,7 @@ from jax import Array
 from . import _cholesky, errors
 from ._arguments import check_backend, check_tile, giving_away, host_or_device, precision_of
 from ._context import calling_on
-from ._layout import AnyMesh
+from ._layout import MIXED, AnyMesh
 from ._memory import check_memory
 from ._operands import gathered
 from ._potrs import Call, Results, Specs, prepare, solve_call
@@ -44,9 +44,16 @@ def prepare_inverse(
     lower: bool | None,
     precision: Any,
     n: int | None,
+    backend: str = "native",
 ) -> tuple[Call, Any]:
     """Checks the operand of an inverse and works out the call and where the operand belongs."""
     columns = a.shape[1] if a.ndim == 2 else 0
+    arithmetic = precision_of(precision)
+    if arithmetic == MIXED:
+        raise ValueError(
+            f"precision: got {precision!r}; {routine} has no mixed precision. For A^-1 B use "
+            "jaxmg.potrs(A, B, precision='mixed')."
+        )
     call, a, _ = prepare(
         routine,
         a,
@@ -57,7 +64,8 @@ def prepare_inverse(
         pad=pad,
         lower=lower,
         n=n,
-        precision=precision_of(precision),
+        precision=arithmetic,
+        backend=backend,
     )
     return dataclasses.replace(call, want_inverse=True), a
 
@@ -98,8 +106,8 @@ def potri(
         donate: eagerly, whether `a` may be overwritten; it is deleted then.
         lower: True or False says that only the lower or upper triangle of `a` is valid.
         precision: as in :func:`jaxmg.potrs`.
-        backend: None or "native".
-        check: eagerly, whether to wait and raise an exception on failure.
+        backend: as in :func:`jaxmg.potrs`.
+        check: as of :func:`jaxmg.potrs`.
         n: the true size of a matrix that was padded to (devices * ceil(n / devices), n).
 
     Returns:
@@ -110,6 +118,7 @@ def potri(
     Raises:
         ValueError, TypeError: an argument is not acceptable; the message names it.
         InsufficientMemoryError: the problem cannot fit.
+        BackendUnavailableError: the devices, or the libraries found, are not those of `backend`.
         NotPositiveDefiniteError, NonFiniteInputError, NotHermitianError: with `check`.
 
     Derivatives: d(A^-1) = -A^-1 dA A^-1, at any order, from one factorisation.
@@ -120,7 +129,6 @@ def potri(
         >>> jaxmg.potri(jnp.array([[2.0, 1.0], [1.0, 1.0]])).round(4).tolist()
         [[1.0, -1.0], [-1.0, 2.0]]
     """
-    check_backend(backend)
     given = a
     a = host_or_device(a, "a")
     columns = a.shape[1] if a.ndim == 2 else 0
@@ -135,10 +143,11 @@ def potri(
         lower=lower,
         precision=precision,
         n=n,
+        backend=check_backend("potri", backend),
     )
     eager = is_concrete(a)
     check_memory("potri", call.r, 1, in_place=donate or not eager)
-    call = dataclasses.replace(call, want_status=return_status or check)
+    call = dataclasses.replace(call, want_status=return_status or check, report=check)
     with calling_on(call.r.layout):
         if donate and eager:
             with giving_away(a, given):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -12,7 +12,7 @@ from jax import Array, lax
 from jax.experimental import checkify
 from jax.sharding import PartitionSpec
 
-from . import _cholesky, _manual, errors
+from . import _cholesky, _manual, _mixed, _native, errors
 from ._arguments import (
     cast,
     check_backend,
@@ -29,11 +29,13 @@ from ._arguments import (
     triangle_of,
 )
 from ._context import calling_on
+from ._gather import small
 from ._layout import AnyMesh, Layout, Resolved, resolve_plan
 from ._memory import check_memory
 from ._operands import constrain, on_mesh
 from ._prepared import Prepared, signature
 from ._resolve import check_mesh, check_specs, is_concrete, resolve, rhs_spec, splits_rows
+from ._vma import varying
 from .padding import calculate_padding
 
 Specs = PartitionSpec | tuple[PartitionSpec, ...] | list[PartitionSpec] | None
@@ -49,6 +51,7 @@ class Call:
         spec: how x is to be split (None: as it comes).
         local_rows: rows of each shard that belong to the matrix, if shards are padded one by one.
         want_status, want_logdet, want_inverse, keep_work: which results are returned besides x.
+        report: whether a failure is an error under checkify; needs the status.
     """
 
     r: Resolved
@@ -59,6 +62,7 @@ class Call:
     want_logdet: bool = False
     want_inverse: bool = False
     keep_work: bool = False
+    report: bool = False
 
 
 @dataclasses.dataclass
@@ -75,6 +79,28 @@ class Results:
 jax.tree_util.register_dataclass(
     Results, data_fields=["x", "logdet", "inverse", "info", "work"], meta_fields=[]
 )
+
+
+class SolveInfo(NamedTuple):
+    """How a solve went; int32 scalars, equal on all devices.
+
+    Attributes:
+        status: 0, or what :func:`jaxmg.errors.explain` explains.
+        iterations: with ``precision="mixed"`` the steps of refinement, or, if the 64-bit factor
+            was needed, -3 when the 32-bit one failed and -31 when refinement did not converge
+            (LAPACK's ITER). Otherwise 0.
+        path: 0: the factor has the precision of the matrix; 1: refined from a 32-bit factor; 2: by
+            conjugate gradients.
+    """
+
+    status: Any
+    iterations: Any
+    path: Any
+
+
+@jax.jit
+def _solve_info(info: Array) -> SolveInfo:
+    return SolveInfo(_cholesky.status(info), info[_mixed.ITERATIONS], info[_mixed.PATH])
 
 
 def without_local_padding(layout: Layout, a: Array, local_rows: int) -> Array:
@@ -94,6 +120,7 @@ def without_local_padding(layout: Layout, a: Array, local_rows: int) -> Array:
 
 
 def _report(info: Array) -> None:
+    # Not for all who want the status: what jax.export serialises has no place for such a check.
     status = _cholesky.status(info)
     checkify.debug_check(
         status == 0, "potrs failed with status {status} (jaxmg.errors.explain)", status=status
@@ -102,7 +129,7 @@ def _report(info: Array) -> None:
 
 def _on_blocks(call: Call, a: Array, b: Array) -> Results:
     """Inside the caller's shard_map."""
-    r, source = call.r, _manual.varying(a)
+    r, source = call.r, varying(a)
     a = _cholesky.enter(r, a)
     f = _cholesky.factor(r, a)
     if call.want_status:
@@ -124,6 +151,8 @@ def _on_arrays(call: Call, a: Array, b: Array) -> Results:
     r = call.r
     a, b = on_mesh(r.layout, a), on_mesh(r.layout, b)
     a = _cholesky.enter(r, a)
+    if r.mixed:
+        return _in_mixed_precision(call, a, b)
     f = _cholesky.factor(r, a)
     if call.want_status:
         # Before the solution, so that each call follows the one whose buffer it takes over.
@@ -143,6 +172,22 @@ def _on_arrays(call: Call, a: Array, b: Array) -> Results:
     return out
 
 
+def _in_mixed_precision(call: Call, a: Array, b: Array) -> Results:
+    r = call.r
+    x, info, work = _mixed.solve(
+        r,
+        a,
+        _mixed.factor(r, lax.stop_gradient(a)),
+        b,
+        split=call.split,
+        locate=call.want_status,
+        consume=call.keep_work,
+    )
+    if call.spec is not None and not r.layout.explicit:
+        x = constrain(r.layout, x, call.spec)
+    return Results(x=x, info=info if call.want_status else None, work=work)
+
+
 def solve_call(call: Call, a: Array, b: Array) -> Results:
     """The program of one call."""
     vector = b.ndim == 1
@@ -159,7 +204,7 @@ def solve_call(call: Call, a: Array, b: Array) -> Results:
         out = _on_blocks(call, a, b)
     else:
         out = _on_arrays(call, a, b)
-    if call.want_status:
+    if call.report:
         _report(out.info)
     out.x = out.x[:, 0] if vector else out.x
     return out
@@ -193,7 +238,7 @@ def _run_in_place(call: Call, a: Array, b: Array) -> Results:
     return out
 
 
-def _local_rows(routine: str, a: Any, n: int, layout: Layout, tile: int) -> int:
+def local_row_count(routine: str, a: Any, n: int, layout: Layout, tile: int) -> int:
     """Rows of a shard without the padding of ``pad=False``, checked."""
     blocks = 1 if layout.kind == "manual" else layout.ranks
     shard = a.shape[0] // blocks
@@ -222,6 +267,7 @@ def prepare(
     exposed: bool = False,
     precision: int = 0,
     factorisation: str = "potrf",
+    backend: str = "native",
 ) -> tuple[Call, Any, Any]:
     """Checks the operands of a solve and works out the call and where the operands belong."""
     a, b = host_or_device(a, "a"), host_or_device(b, "b")
@@ -233,6 +279,7 @@ def prepare(
         raise ValueError(f"n: got {n} beside a matrix of shape {tuple(a.shape)}; accepted: {size}.")
     padded_to = 0 if pad else tile
     layout = resolve(a, b, n=size, mesh=mesh, spec=specs[0], padded_to=padded_to)
+    _native.require_backend(backend, layout.platform)
     whole = size if layout.kind != "manual" else -(-size // layout.ranks)
     padded = -(-size // layout.ranks) * layout.ranks
     local_rows = 0
@@ -244,7 +291,7 @@ def prepare(
             raise ValueError(
                 f"{routine}: a has shape {tuple(a.shape)}; accepted is a square matrix.{hint}"
             )
-        local_rows = _local_rows(routine, a, size, layout, tile)
+        local_rows = local_row_count(routine, a, size, layout, tile)
     check_rhs(routine, b, size)
     r = resolve_plan(
         layout,
@@ -255,7 +302,9 @@ def prepare(
         exposed=exposed,
         precision=precision,
         routine=factorisation,
+        backend=backend,
     )
+    r = small(r, tile)
     spec = rhs_spec(b, specs[1], layout)
     split = splits_rows(spec, layout) and (not layout.explicit or size % layout.ranks == 0)
     call = Call(r, split=split, spec=None if split else spec, local_rows=local_rows)
@@ -284,6 +333,7 @@ def potrs(
     backend: str | None = None,
     check: bool = False,
     n: int | None = None,
+    return_info: bool = False,
 ) -> Any:
     """Solves A x = b by Cholesky, with A Hermitian positive definite and spread over devices.
 
@@ -312,14 +362,18 @@ def potrs(
             "high": tensor cores, each number as two half-precision ones (some 22 bits, several
             times faster); "highest" and "float32": native. None follows JAX's
             ``jax_default_matmul_precision``. Other dtypes and CPUs always compute natively.
-        backend: None or "native".
-        check: eagerly, whether to wait and raise an exception on failure. Under ``checkify`` a
-            failure is reported when the status is asked for, by this or by `return_status`.
+        backend: None or "native": the built-in engine, on CPUs and GPUs. "cusolvermg": NVIDIA's
+            cuSOLVERMg, for comparison, on the GPUs of one process. Results and statuses are the
+            same; `T_A` is the block size that the matrix is redistributed to.
+        check: eagerly, whether to wait and raise an exception on failure; under ``checkify``,
+            whether to report one. Elsewhere under ``jit`` it does nothing.
         n: the true size of a matrix that was padded to (devices * ceil(n / devices), n).
+        return_info: whether to return a :class:`jaxmg.SolveInfo` too.
 
     Returns:
         x with the shape and sharding of `b`; with the log-determinant, a real scalar, if
-        `return_logdet`; with the status, an int32 scalar, if `return_status`. Status 0 is
+        `return_logdet`; with the status, an int32 scalar, if `return_status`; with a
+        :class:`jaxmg.SolveInfo` if `return_info`. Status 0 is
         success, k > 0 says that the leading minor of order k is not positive definite, and
         negative numbers are explained by :func:`jaxmg.errors.explain`. After a failure all
         results are NaN.
@@ -327,7 +381,16 @@ def potrs(
     Raises:
         ValueError, TypeError: an argument is not acceptable; the message names it.
         InsufficientMemoryError: the problem cannot fit.
+        BackendUnavailableError: the devices, or the libraries found, are not those of `backend`.
         NotPositiveDefiniteError, NonFiniteInputError, NotHermitianError: with `check`.
+
+    Mixed precision: x is as accurate as without it: with eps that of `a`'s dtype,
+    ``||b - A x|| <= sqrt(n) eps ||A|| ||x||`` in inf-norms, for A and for A with its diagonal
+    scaled to 1. Classical refinement comes first, preconditioned conjugate gradients if it
+    stalls, and the 64-bit factor if both do, or if A is not positive definite in 32 bits; the
+    status is always that of the 64-bit factorisation. It pays for condition numbers up to some
+    1e7, and takes 12 bytes an element of a float64 A that is donated, else 16. With
+    `return_logdet` everything is done in full precision. LAPACK: DSPOSV, ZCPOSV.
 
     Derivatives: the gradient with respect to `a` is Hermitian (symmetric) if all of `a` is valid.
     With `lower` it lies in that triangle: an element off the diagonal stands for two of A.
@@ -341,10 +404,10 @@ def potrs(
     """
     given = a
     options = (T_A, mesh, in_specs, matrix_specs, pad, lower, n, precision, backend, donate)
-    key = signature(a, b, (*options, return_status or check, return_logdet))
+    want_status = return_status or check or return_info
+    key = signature(a, b, (*options, want_status, check, return_logdet))
     call = _prepared.get(key)
     if call is None:
-        check_backend(backend)
         right = b
         call, a, b = prepare(
             "potrs",
@@ -357,11 +420,16 @@ def potrs(
             lower=lower,
             n=n,
             precision=precision_of(precision),
+            backend=check_backend("potrs", backend),
         )
         call = dataclasses.replace(
-            call, want_status=return_status or check, want_logdet=return_logdet
+            call, want_status=want_status, want_logdet=return_logdet, report=check
         )
-        in_place = donate or not (is_concrete(a) and is_concrete(b))
+        if return_logdet or b.size == 0 or call.r.layout.kind == "manual":
+            # There is nothing to refine, or the factor is needed in full precision anyway.
+            call = dataclasses.replace(call, r=dataclasses.replace(call.r, mixed=False))
+        traced = not (is_concrete(a) and is_concrete(b))
+        in_place = donate or (traced and not call.r.mixed)
         small = check_memory("potrs", call.r, int(np.prod(b.shape[1:])), in_place=in_place)
         if small and a is given and b is right:  # operands that are where they belong
             _prepared.put(key, call)
@@ -379,4 +447,6 @@ def potrs(
         results.append(out.logdet)
     if return_status:
         results.append(_cholesky.jitted_status(out.info))
+    if return_info:
+        results.append(_solve_info(out.info))
     return results[0] if len(results) == 1 else tuple(results)

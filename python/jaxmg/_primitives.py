@@ -1,6 +1,7 @@
 """The primitives of the Cholesky family and of block-cyclic storage, on global arrays.
 
-A factor is three arrays: `work` (padded_rows, n), `aux` (ranks * aux_count,), `info` int32[8].
+A factor is three arrays: `work` (ranks * factor_rows, n), `aux` (ranks * aux_count,) and `info`
+int32[8].
 """
 
 from __future__ import annotations
@@ -10,55 +11,50 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jax.sharding import PartitionSpec
 
 from . import _calls
 from ._batching import batch_factor_operation, batch_solution
 from ._layout import Layout, Resolved
-from ._operands import is_split, pad_rows
-from ._operation import REPLICATED, Operation, Specs, define, rows_spec, typed, vector_spec
-from ._resolve import axis_names
+from ._operands import pad_rows
+from ._operation import (
+    REPLICATED,
+    Operation,
+    Specs,
+    define,
+    factor_specs,
+    rows_spec,
+    typed,
+    vector_spec,
+)
 
 # --- factorisation ---------------------------------------------------------------------------
 
 
-def factor_specs(a: Any, r: Resolved) -> tuple[PartitionSpec, PartitionSpec]:
-    """The specs that the types of a factor of `a` show: of its rows, and of what goes with them."""
-    rows, vector = rows_spec(r.layout), vector_spec(r.layout)
-    if not (r.exposed and is_split(a.sharding.spec)):
-        # Within one program the data lie on the ranks whatever the type of a factor shows; where
-        # programs meet (a derivative keeps the factor) they are moved to what it shows. Axes that
-        # split A itself are shown, others are not, since vmap may put those of a batch there.
-        shown = {name for entry in tuple(a.sharding.spec) for name in axis_names(entry)}
-        own = tuple(name for name in r.layout.axes if name in shown)
-        rows, vector = PartitionSpec(own or None, None), PartitionSpec(own or None)
-    return rows, vector
-
-
-def _factor_types(a: Any, *, r: Resolved) -> list[Any]:
+def factor_types(a: Any, *, r: Any) -> list[Any]:
     rows, vector = factor_specs(a, r)
     return [
-        typed(a, r.layout, (r.padded_rows, r.n), a.dtype, rows),
+        typed(a, r.layout, (r.factor_rows * r.layout.ranks, r.n), a.dtype, rows),
         typed(a, r.layout, (r.aux_count * r.layout.ranks,), a.dtype, vector),
         typed(a, r.layout, (8,), jnp.int32, REPLICATED),
     ]
 
 
-def _padded_factor(r: Resolved, work: Array, aux: Array, info: Array) -> list[Array]:
+def padded_factor(r: Any, work: Array, aux: Array, info: Array) -> list[Array]:
     """A factor made on one device in the shapes of the layout, marked as such."""
     return [
-        pad_rows(work, r.padded_rows),
+        pad_rows(work, r.factor_rows * r.layout.ranks),
         pad_rows(aux, r.aux_count * r.layout.ranks),
         info.at[_calls.MADE_ON].set(1),
     ]
 
 
 def one_device_factor(r: Resolved, work: Array, aux: Array) -> tuple[Array, Array]:
-    return work[: r.n], aux[: r.on_one_rank.aux_count]
+    one = r.on_one_rank
+    return work[: one.factor_rows], aux[: one.aux_count]
 
 
 def _potrf_one_device(r: Resolved, a: Array) -> list[Array]:
-    return _padded_factor(r, *potrf_p.bind(a[: r.n], r=r.on_one_rank))
+    return padded_factor(r, *potrf_p.bind(a[: r.n], r=r.on_one_rank))
 
 
 potrf_p = define(
@@ -71,8 +67,9 @@ potrf_p = define(
             (rows_spec(layout),),
             (rows_spec(layout), vector_spec(layout), REPLICATED),
         ),
+        makes_factor=True,
     ),
-    _factor_types,
+    factor_types,
     batch_factor_operation,
 )
 
@@ -132,7 +129,7 @@ potrs_p = define(
 
 
 def _logdet_one_device(r: Resolved, work: Array, info: Array) -> list[Array]:
-    return list(logdet_p.bind(work[: r.n], info, r=r.on_one_rank))
+    return list(logdet_p.bind(work[: r.on_one_rank.factor_rows], info, r=r.on_one_rank))
 
 
 logdet_p = define(
@@ -161,7 +158,7 @@ def _potri_block(r: Resolved, ctx: Array, work: Array, aux: Array, info: Array) 
 def _potri_one_device(r: Resolved, work: Array, aux: Array, info: Array) -> list[Array]:
     short, aux = one_device_factor(r, work, aux)
     (x,) = potri_p.bind(short, aux, info, r=r.on_one_rank)
-    return [pad_rows(mismatch_to_nan(r, info, x, 1), work.shape[0])]
+    return [pad_rows(mismatch_to_nan(r, info, x, 1), r.padded_rows)]
 
 
 potri_p = define(
@@ -208,6 +205,7 @@ locate_p = define(
             (rows_spec(layout), vector_spec(layout), REPLICATED),
             (rows_spec(layout), REPLICATED),
         ),
+        makes_factor=True,
     ),
     _locate_types,
     batch_factor_operation,

@@ -35,7 +35,7 @@ class RankRun {
     q.platform = Platform::cuda;
     q.mirror = valid_ != Triangle::whole;
     q.library_bytes =
-        gpu_.context.lanes().library_bytes(dtype_of<T>, Plan(q).tile(), lu_rows(routine));
+        gpu_.context.lanes().library_bytes(dtype_of<T>, Plan(q).tile(), {.lu = lu_rows(routine)});
     return q;
   }
 
@@ -50,7 +50,7 @@ class RankRun {
     auto& lanes = gpu_.context.lanes();
     const Entry library = plan.entry(Buffer::library);
     lanes.bind(scratch.get() + library.offset, library.bytes(), dtype_of<T>, tile_,
-               lu_rows(q.routine));
+               {.lu = lu_rows(q.routine)});
     Observer observer;
     Rank<tile::Cuda> rank{gpu_.comm, lanes, plan, Workspace(plan, scratch.get()), observer};
     tile::CudaLane stream(tile::StreamPriority::lowest, std::make_shared<tile::EventPool>());

@@ -35,6 +35,9 @@ void warm_up(CudaLane& lane, char* memory) {
   Cuda::potrf<T>(lane, n, a, n, 0, info);
   Cuda::invert_lower<T>(lane, n, a, n, x, n);
   Cuda::invert_blocks<T>(lane, n, a, n, x, n);
+  Cuda::copy_triangle<T>(lane, Uplo::lower, Diag::non_unit, n, n, a, n, x, n);
+  Cuda::factor_panel<T>(lane, n / 2, n / 2, b, n, 0, info);
+  Cuda::fill<T>(lane, n, n, T(0), T(1), b, n);
   for (const Op op : {Op::none, Op::conj_transpose}) {
     Cuda::solve_diagonal<T>(lane, op, n, n, a, n, x, n, b, n, work);
     Cuda::solve_diagonal<T>(lane, op, 1, n, a, n, x, n, b, n, work);
@@ -53,6 +56,46 @@ void warm_up(CudaLane& lane, char* memory) {
   Cuda::set_if_ok(lane, Kind::ok, 0, info);
   Cuda::set_phase(lane, Phase::none, 0, info);
   Cuda::fill_if_failed<T>(lane, info, n, n, T(0), a, n);
+}
+
+template <class T>
+void warm_up_qr(CudaLane& lane, char* memory) {
+  constexpr Size n = kWarmUpTile;
+  constexpr Size tile = n * n * static_cast<Size>(sizeof(T));
+  T* const a = reinterpret_cast<T*>(memory);
+  T* const r = reinterpret_cast<T*>(memory + tile);
+  auto* const info = reinterpret_cast<Info*>(memory + 4 * tile);
+  auto* const signs = reinterpret_cast<Real<T>*>(memory + 4 * tile + 256);
+  Cuda::reset(lane, info);
+  for (const T diagonal : {T(1), T(0)}) {  // by either method
+    Cuda::fill<T>(lane, n, n, T(0), diagonal, a, n);
+    Cuda::orthonormalise<T>(lane, n, n, a, n, r, n);
+  }
+  Cuda::signed_lu<T>(lane, Cuda::lu_block, a, n, signs);
+  Cuda::trsm<T>(lane, Side::right, Uplo::upper, Op::none, Diag::non_unit, n, n, T(1), a, n, r, n);
+  Cuda::trsm<T>(lane, Side::left, Uplo::lower, Op::none, Diag::unit, n, n, T(1), a, n, r, n);
+  Cuda::gemm<T>(lane, Op::conj_transpose, Op::conj_transpose, n, n, n, T(1), a, n, a, n, T(0), r,
+                n);
+  Cuda::gemm<T>(lane, Op::none, Op::none, n, n, n, T(1), a, n, a, n, T(0), r, n);
+  Cuda::scale<T>(lane, 1, 1, signs, nullptr, a, n);
+  Cuda::copy_triangle<T>(lane, Uplo::upper, Diag::unit, n, n, a, n, r, n);
+  Cuda::check_finite<T>(lane, n, n, a, n, info);
+  Cuda::check_diagonal<T>(lane, n, a, n, 0, info);
+}
+
+void warm_up_qr(DType type, CudaLane& lane, char* memory) {
+  switch (type) {
+    case DType::f32:
+      return warm_up_qr<float>(lane, memory);
+    case DType::f64:
+      return warm_up_qr<double>(lane, memory);
+    case DType::c64:
+      return warm_up_qr<std::complex<float>>(lane, memory);
+    case DType::c128:
+      return warm_up_qr<std::complex<double>>(lane, memory);
+    case DType::i32:
+      return;
+  }
 }
 
 // The same for LU; after the above, with the identity in all tiles.
@@ -158,6 +201,23 @@ void DeviceContext::prepare(DType type) {
     lane->set_workspace(nullptr, 0, nullptr, 0);
   }
   prepared_[slot] = true;
+}
+
+void DeviceContext::prepare_qr(DType type) {
+  const auto slot = static_cast<std::size_t>(type);
+  if (slot >= prepared_qr_.size() || prepared_qr_[slot]) {
+    return;
+  }
+  const Size tiles = 4 * kWarmUpTile * kWarmUpTile * size_of(type) + 1024;
+  const Size scratch = qr_bytes(lanes_->panel, type, kWarmUpTile, kWarmUpTile);
+  CudaStaging memory(tiles + scratch);
+  for (CudaLane* lane : {&lanes_->panel, &lanes_->update}) {
+    lane->set_workspace(nullptr, 0, memory.data() + tiles, scratch);
+    warm_up_qr(type, *lane, memory.data());
+    JAXMG_CUDA_CHECK(cudaStreamSynchronize(lane->stream()));
+    lane->set_workspace(nullptr, 0, nullptr, 0);
+  }
+  prepared_qr_[slot] = true;
 }
 
 void DeviceContext::reserve_staging(Size bytes) {

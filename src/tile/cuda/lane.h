@@ -145,22 +145,27 @@ class CudaLane {
   Size scratch_bytes_ = 0;
 };
 
+// Rows of the panels that the libraries factor in one piece, by kind of panel; 0 for none.
+struct PanelRows {
+  Size qr = 0;
+  Size lu = 0;
+};
+
 struct CudaLanes {
   // On the current device.
   explicit CudaLanes(const std::shared_ptr<EventPool>& events);
 
-  // Bytes that bind() must be given for tiles of edge up to `tile` (Buffer::library of a plan), and
-  // LU panels of up to lu_rows rows.
-  Size library_bytes(DType type, Size tile, Size lu_rows = 0);
+  // Bytes that bind() must be given for tiles of edge up to `tile` (Buffer::library of a plan).
+  Size library_bytes(DType type, Size tile, PanelRows rows = {});
   // Hands the lanes the memory that the libraries work in. The copy lane gets none: it moves data.
-  void bind(void* base, Size bytes, DType type, Size tile, Size lu_rows = 0);
+  void bind(void* base, Size bytes, DType type, Size tile, PanelRows rows = {});
 
   CudaLane panel;
   CudaLane update;
   CudaLane copy;
 
  private:
-  Size scratch_bytes(DType type, Size tile, Size lu_rows);
+  Size scratch_bytes(DType type, Size tile, PanelRows rows);
   Size lu_scratch_bytes(DType type, Size tile, Size rows);
 
   // What the library asks for, by type, tile and rows: asking takes longer than a small solve.

@@ -14,6 +14,9 @@ Size potrf_bytes(CudaLane& lane, DType type, Size n);
 // Bytes for Cuda::solve_diagonal and Cuda::solve_triangle with a tile of edge n.
 Size triangle_bytes(DType type, Size n);
 
+// Bytes for Cuda::orthonormalise of up to `rows` rows and `tile` columns.
+Size qr_bytes(CudaLane& lane, DType type, Size rows, Size tile);
+
 // A panel of an LU factorisation: the columns that the library factors as one, and all of them.
 inline constexpr Size kLuLeaf = 256;
 inline constexpr Size kWidestPanel = 1024;
