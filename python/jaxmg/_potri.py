@@ -143,7 +143,7 @@ def potri(
         lower=lower,
         precision=precision,
         n=n,
-        backend=check_backend(backend),
+        backend=check_backend("potri", backend),
     )
     eager = is_concrete(a)
     check_memory("potri", call.r, 1, in_place=donate or not eager)

@@ -206,13 +206,17 @@ class RankCall {
  private:
   PlanRequest full_request() {
     PlanRequest request = team_.kind.request;
-    const Size tile = Plan(request).tile();
     request.library_bytes =
-        device_.lanes().library_bytes(request.type, tile, orthonormal_rows(request, tile));
+        device_.lanes().library_bytes(request.type, Plan(request).tile(), panel_rows(request));
     if (team_.vendor) {
       request.vendor_bytes = team_.vendor->library().workspace_bytes();
     }
     return request;
+  }
+
+  static tile::PanelRows panel_rows(const PlanRequest& request) {
+    return {orthonormal_rows(request, Plan(request).tile()),
+            request.routine == Routine::getrf ? request.n : 0};
   }
 
   // Everything that can fail before work has been enqueued.
@@ -237,7 +241,7 @@ class RankCall {
     const Workspace workspace(plan_, scratch_);
     const Entry library = plan_.entry(Buffer::library);
     lanes.bind(workspace.get<float>(Buffer::library), library.bytes(), plan_.request().type,
-               plan_.tile(), orthonormal_rows(plan_.request(), plan_.tile()));
+               plan_.tile(), panel_rows(plan_.request()));
     StreamFork fork(comm_, lanes, device_.events(), static_cast<cudaStream_t>(call_.stream));
     for (const AliasedPair& pair : operands_.aliased) {
       JAXMG_CUDA_CHECK(cudaMemcpyAsync(pair.to, pair.from, pair.bytes, cudaMemcpyDeviceToDevice,

@@ -182,7 +182,7 @@ class QrRun {
     q.platform = Platform::cuda;
     const Size tile = Plan(q).tile();
     q.library_bytes =
-        gpu_.context.lanes().library_bytes(dtype_of<T>, tile, orthonormal_rows(q, tile));
+        gpu_.context.lanes().library_bytes(dtype_of<T>, tile, {.qr = orthonormal_rows(q, tile)});
     return q;
   }
 
@@ -196,7 +196,7 @@ class QrRun {
     auto& lanes = gpu_.context.lanes();
     const Entry library = plan.entry(Buffer::library);
     lanes.bind(scratch.get() + library.offset, library.bytes(), dtype_of<T>, tile_,
-               orthonormal_rows(q, tile_));
+               {.qr = orthonormal_rows(q, tile_)});
     Observer observer;
     Rank<Cuda> rank{gpu_.comm, lanes, plan, Workspace(plan, scratch.get()), observer};
     tile::CudaLane stream(tile::StreamPriority::lowest, std::make_shared<tile::EventPool>());
@@ -317,8 +317,8 @@ void check_type(int devices) {
     context.prepare(dtype_of<T>);
     context.prepare_qr(dtype_of<T>);
     auto& lanes = context.lanes();
-    DeviceArray<char> library(lanes.library_bytes(dtype_of<T>, 128, 2000));
-    lanes.bind(library.get(), library.count(), dtype_of<T>, 128, 2000);
+    DeviceArray<char> library(lanes.library_bytes(dtype_of<T>, 128, {.qr = 2000}));
+    lanes.bind(library.get(), library.count(), dtype_of<T>, 128, {.qr = 2000});
     check_small_operations<T>(lanes.update);
     check_orthonormalise<T>(lanes.panel);
   }
