@@ -24,6 +24,7 @@ _ROUTINES = """
     potrf potrs logdet locate mirror cyclic potri
     getrf getrs getdet
     geqrf ormqr orgqr qr_r geqrs
+    syevd
 """
 ROUTINES = {name: i for i, name in enumerate(_ROUTINES.split())}
 DTYPES = {"float32": 0, "float64": 1, "complex64": 2, "complex128": 3}
@@ -244,6 +245,7 @@ def entries(
     columns: int = 0,
     precision: int = 0,
     backend: str = "native",
+    vectors: bool = False,
 ) -> dict[str, Any]:
     """The engine's plan of one call, as a dictionary."""
     return _native.plan_entries(
@@ -259,6 +261,7 @@ def entries(
         columns=columns,
         precision=precision,
         backend=BACKENDS[backend],
+        vectors=int(vectors),
     )
 
 

@@ -48,7 +48,6 @@ _PURPOSE = {
     "moves_odd": "row moves of odd steps",
     "inverse_even": "inverted tile of even steps",
     "inverse_odd": "inverted tile of odd steps",
-    "row_block": "rows of one tile",
     "row_order": "order of rows",
     "permuted_rhs": "right-hand sides, reordered",
     "phases": "signs of the ranks",
@@ -168,6 +167,7 @@ def plan(
     lower: bool | None = None,
     backend: str | None = None,
     precision: Any = None,
+    platform: str | None = None,
 ) -> Plan:
     """Works out how a routine would run and what it would take. Allocates nothing.
 
@@ -184,6 +184,8 @@ def plan(
             beside a factor of half its size; a fall-back needs a copy if the matrix is kept.
         backend: as in :func:`jaxmg.potrs`. The scratch that cuSOLVERMg asks for when it runs is
             not counted.
+        platform: "cpu" or "gpu", if `mesh` is a number: devices that need not be here. None: those
+            that are.
 
     Returns:
         A :class:`Plan`.
@@ -205,7 +207,7 @@ def plan(
     if name not in SUPPORTED:
         raise TypeError(f"dtype: got {name}; supported are {', '.join(SUPPORTED)}.")
     n, nrhs = _size("n", n), _size("nrhs", nrhs)
-    ranks, platform = _devices(mesh)
+    ranks, platform = _devices(mesh, platform)
     tile, mirror, engine = check_tile(T_A), triangle_of(lower) >= 0, check_backend(routine, backend)
     if engine != "native":
         _native.require_backend(engine, platform)
@@ -337,11 +339,16 @@ def _size(name: str, value: Any) -> int:
     return size
 
 
-def _devices(mesh: AnyMesh | int | None) -> tuple[int, str]:
+def _devices(mesh: AnyMesh | int | None, platform: str | None) -> tuple[int, str]:
+    if platform not in (None, "cpu", "gpu", "cuda"):
+        raise ValueError(f"platform: got {platform!r}; accepted are None, 'cpu' and 'gpu'.")
+    if platform is not None and not isinstance(mesh, int):
+        raise ValueError("platform: accepted beside a number of devices, as mesh=2.")
     if isinstance(mesh, int) and not isinstance(mesh, bool):
         if not 1 <= mesh <= 1 << 20:
             raise ValueError(f"mesh: got {mesh}; accepted are a mesh and numbers of devices >= 1.")
-        return mesh, platform_of(None)
+        there = {None: platform_of(None), "cpu": "cpu"}.get(platform, "cuda")
+        return mesh, there
     found = check_mesh(mesh)
     if found is None:
         context = jax.sharding.get_abstract_mesh()

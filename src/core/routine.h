@@ -24,6 +24,7 @@ enum class Routine {
   orgqr,   // Q and R in full
   qr_r,    // R in full
   geqrs,   // least squares or minimum norm from a QR factorisation
+  syevd,   // eigenvalues and eigenvectors
 };
 
 inline constexpr auto kRoutineNames = std::to_array<std::string_view>({
@@ -42,6 +43,7 @@ inline constexpr auto kRoutineNames = std::to_array<std::string_view>({
     "orgqr",
     "qr_r",
     "geqrs",
+    "syevd",
 });
 inline constexpr std::size_t kRoutines = kRoutineNames.size();
 

@@ -27,6 +27,7 @@ enum jaxmg_routine : std::int32_t {
   JAXMG_ORGQR,
   JAXMG_QR_R,
   JAXMG_GEQRS,
+  JAXMG_SYEVD,
 };
 enum jaxmg_dtype : std::int32_t {
   JAXMG_F32 = 0,
@@ -82,6 +83,9 @@ struct jaxmg_call {
   std::int64_t transpose;   // solve with the transpose (getrs)
   std::int64_t adjoint;     // Q^H instead of Q; minimum norm instead of least squares
   std::int64_t backend;     // Backend of core/plan.h
+  std::int64_t vectors;     // eigenvectors too
+  std::int64_t first;       // first of them that is wanted
+  std::int64_t count;       // number of them
 
   // Scratch memory that lives until the call completes, or null if there is not enough. A null
   // function means that the engine allocates by itself.
@@ -112,6 +116,8 @@ struct jaxmg_plan_request {
   std::int32_t replicated_rhs;
   std::int32_t precision;
   std::int32_t backend;
+  std::int32_t vectors;
+  std::int32_t spare;
   std::int64_t n;
   std::int64_t nrhs;
   std::int64_t tile;
@@ -125,8 +131,8 @@ JAXMG_EXPORT std::int64_t jaxmg_plan(const jaxmg_plan_request* request, char* ou
                                      std::int64_t capacity);
 
 // Counters by name: "potrf", "getrf", ..., as in core/routine.h: distributed operations completed,
-// counted once per group; "pending": calls that wait for peers, by group; "sites": call sites alive;
-// "threads": engine threads made so far; "watchers": of progress. -1 for any other name.
+// counted once per group; "pending": calls that wait for peers, by group; "sites": call sites
+// alive; "threads": engine threads made so far; "watchers": of progress. -1 for any other name.
 JAXMG_EXPORT std::int64_t jaxmg_counter(const char* name);
 JAXMG_EXPORT void jaxmg_reset_counters();
 

@@ -12,6 +12,7 @@
 #include "algo/cyclic.h"
 #include "algo/first_failing_minor.h"
 #include "algo/rank.h"
+#include "ffi/dispatch_eigen.h"
 #include "ffi/dispatch_lu.h"
 #include "ffi/dispatch_qr.h"
 #include "ffi/operands.h"
@@ -53,6 +54,8 @@ void run_routine(Rank<Device>& rank, const CallKind& kind, const Operands& o) {
     case Routine::qr_r:
     case Routine::geqrs:
       return run_qr_routine<Device, T>(rank, kind, o);
+    case Routine::syevd:
+      return run_eigen<Device, T>(rank, kind, o);
     case Routine::mirror:
       break;
   }
