@@ -49,7 +49,6 @@ _PURPOSE = {
     "moves_odd": "row moves of odd steps",
     "inverse_even": "inverted tile of even steps",
     "inverse_odd": "inverted tile of odd steps",
-    "row_block": "rows of one tile",
     "row_order": "order of rows",
     "permuted_rhs": "right-hand sides, reordered",
     "phases": "signs of the ranks",
