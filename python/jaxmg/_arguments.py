@@ -13,13 +13,14 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from ._layout import DTYPES, Layout
+from ._layout import BACKENDS, DTYPES, Layout
 from ._resolve import is_concrete
 from .errors import JaxMgWarning
 
 SUPPORTED = tuple(DTYPES)
 NATIVE = ("highest", "float32", "float64")
 PRECISIONS = ("default", "high", "mixed", *NATIVE)
+CUSOLVERMG_ROUTINES = ("potrs", "potrf", "potri", "logdet")
 LARGEST = 1 << 28  # sizes that the engine plans for
 
 
@@ -105,9 +106,15 @@ def check_tile(T_A: Any) -> int:
     return min(tile, LARGEST)
 
 
-def check_backend(backend: Any) -> None:
-    if backend not in (None, "native"):
-        raise ValueError(f"backend: got {backend!r}; accepted are None and 'native'.")
+def check_backend(routine: str, backend: Any) -> str:
+    """The backend's name; whether it is there depends on the devices (_native.require_backend)."""
+    if backend is None:
+        return "native"
+    known = BACKENDS if routine in CUSOLVERMG_ROUTINES else ("native",)
+    if not isinstance(backend, str) or backend not in known:
+        accepted = ", ".join(repr(name) for name in known)
+        raise ValueError(f"backend: got {backend!r} for {routine}; accepted are None, {accepted}.")
+    return backend
 
 
 def precision_of(precision: Any) -> int:

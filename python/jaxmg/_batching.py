@@ -32,7 +32,7 @@ def _to_front(arrays: Sequence[Array], dims: Sequence[int | None]) -> list[Array
     return [x if d is None else jnp.moveaxis(x, d, 0) for x, d in moved]
 
 
-def spread_axes(r: Resolved, first: Array) -> tuple[str, ...]:
+def spread_axes(r: Any, first: Array) -> tuple[str, ...]:
     """The mesh axes to spread a batch of matrices over (none: one after the other)."""
     layout = r.layout
     if layout.kind != "dist":
@@ -62,7 +62,7 @@ def in_turn(call: Callable[..., Any], arrays: Sequence[Array], batched: Sequence
 
 def _spread(
     call: Callable[..., Any],
-    r: Resolved,
+    r: Any,
     axes: tuple[str, ...],
     arrays: Sequence[Array],
     batched: Sequence[bool],
@@ -101,13 +101,13 @@ def batch_factor_operation(
     arrays: Sequence[Array],
     dims: Sequence[int | None],
     *,
-    r: Resolved,
+    r: Any,
     **params: Any,
 ) -> tuple[Sequence[Array], Sequence[int]]:
-    """Rule for operations whose first operand, a matrix or a factor, is batched."""
+    """Rule for operations one of whose operands, as a rule a matrix or a factor, is batched."""
     arrays = _to_front(arrays, dims)
     batched = [d is not None for d in dims]
-    axes = spread_axes(r, arrays[0])
+    axes = spread_axes(r, arrays[batched.index(True)])
     if axes:
         results = _spread(lambda *xs: one_device(r, *xs, **params), r, axes, arrays, batched)
     else:
@@ -140,3 +140,29 @@ def batch_solution(
     x, *rest = primitive.bind(*factor, b.reshape(rows, count * columns), r=r, **params)
     x = x.reshape(rows, count, columns)
     return [reshard(r.layout, x, spec), *rest], [1, *[None] * len(rest)]
+
+
+def batch_rhs_operation(
+    primitive: Primitive,
+    one_device: OneDevice,
+    arrays: Sequence[Array],
+    dims: Sequence[int | None],
+    *,
+    r: Any,
+    **params: Any,
+) -> tuple[Sequence[Array], Sequence[int | None]]:
+    """Rule for (*factor, b) -> (x, ...): right-hand sides of one factor become columns.
+
+    Results with two axes are taken for solutions, others for what does not depend on b.
+    """
+    *factor, b = arrays
+    if any(d is not None for d in dims[:-1]):
+        return batch_factor_operation(primitive, one_device, arrays, dims, r=r, **params)
+    (d,) = [d for d in dims if d is not None]
+    b = jnp.moveaxis(b, d, 1)  # (rows, batch, columns)
+    rows, count, columns = b.shape
+    spec = type_spec(b) if r.layout.explicit else PartitionSpec(None, None, None)
+    b = reshard(r.layout, b, PartitionSpec(spec[0], None, None))
+    results = primitive.bind(*factor, b.reshape(rows, count * columns), r=r, **params)
+    out = [x.reshape(x.shape[0], count, columns) if x.ndim == 2 else x for x in results]
+    return out, [1 if x.ndim == 2 else None for x in results]

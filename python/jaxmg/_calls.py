@@ -14,7 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from ._layout import Layout, Resolved
+from ._layout import BACKENDS, Layout, Resolved
+from ._operands import pad_rows
 
 CONTEXT_VERSION = 1
 # The element of `info` in which Python notes how many ranks made a factor (0: those of the
@@ -56,19 +57,20 @@ def context(
     return out
 
 
-def _call(target: str, results: Any, aliases: dict[int, int], *args: Any, **attrs: int) -> Any:
-    call = jax.ffi.ffi_call(target, results, input_output_aliases=aliases)
-    return call(*args, **{name: np.int64(value) for name, value in attrs.items()})
+def call(target: str, results: Any, aliases: dict[int, int], *args: Any, **attrs: int) -> Any:
+    run = jax.ffi.ffi_call(target, results, input_output_aliases=aliases)
+    return run(*args, **{name: np.int64(value) for name, value in attrs.items()})
 
 
 def potrf(r: Resolved, ctx: Array, a: Array) -> tuple[Array, Array, Array]:
-    """Factors. `a` is (rows, n); returns the factor in its place, aux and info."""
+    """Factors. `a` is (rows, n); returns the factor (factor_rows, n) in its place, aux and info."""
+    a = pad_rows(a, r.factor_rows)
     results = (
         Shape(a.shape, a.dtype),
         Shape((r.aux_count,), a.dtype),
         Shape((8,), jnp.int32),
     )
-    work, aux, info = _call(
+    work, aux, info = call(
         "jaxmg_potrf",
         results,
         {1: 0},
@@ -78,6 +80,7 @@ def potrf(r: Resolved, ctx: Array, a: Array) -> tuple[Array, Array, Array]:
         tile=r.tile,
         precision=r.precision,
         triangle=r.triangle,
+        backend=BACKENDS[r.backend],
     )
     return work, aux, info
 
@@ -86,7 +89,7 @@ def potrs(
     r: Resolved, ctx: Array, work: Array, aux: Array, info: Array, b: Array, *, replicated: bool
 ) -> Array:
     """Solves with a factor. `b` is (n, k) on every rank, or (rows, k) if not `replicated`."""
-    x: Array = _call(
+    x: Array = call(
         "jaxmg_potrs",
         Shape(b.shape, b.dtype),
         {4: 0},
@@ -98,6 +101,7 @@ def potrs(
         n=r.n,
         tile=r.tile,
         replicated=int(replicated),
+        backend=BACKENDS[r.backend],
     )
     return x
 
@@ -105,15 +109,21 @@ def potrs(
 def logdet(r: Resolved, ctx: Array, work: Array, info: Array) -> Array:
     """log(det(A)) from a factor."""
     result = Shape((), jnp.dtype(r.real_dtype))
-    value: Array = _call("jaxmg_logdet", result, {}, ctx, work, info, n=r.n, tile=r.tile)
+    backend = BACKENDS[r.backend]
+    value: Array = call(
+        "jaxmg_logdet", result, {}, ctx, work, info, n=r.n, tile=r.tile, backend=backend
+    )
     return value
 
 
 def potri(r: Resolved, ctx: Array, work: Array, aux: Array, info: Array) -> Array:
     """The rows of A^-1, in the place of the factor."""
     result = Shape(work.shape, work.dtype)
-    x: Array = _call("jaxmg_potri", result, {1: 0}, ctx, work, aux, info, n=r.n, tile=r.tile)
-    return x
+    backend = BACKENDS[r.backend]
+    x: Array = call(
+        "jaxmg_potri", result, {1: 0}, ctx, work, aux, info, n=r.n, tile=r.tile, backend=backend
+    )
+    return x[: r.rows]
 
 
 def locate_always(
@@ -121,7 +131,7 @@ def locate_always(
 ) -> tuple[Array, Array]:
     """Restores A in the place of a failed factor and finds the first failing leading minor."""
     results = (Shape(work.shape, work.dtype), Shape((8,), jnp.int32))
-    work, info = _call(
+    work, info = call(
         "jaxmg_locate", results, {1: 0, 3: 1}, ctx, work, aux, info, n=r.n, tile=r.tile
     )
     return work, info
@@ -132,6 +142,8 @@ def locate(r: Resolved, ctx: Array, work: Array, aux: Array, info: Array) -> tup
 
     Elimination goes in an order of its own, so that the place where it stopped is not LAPACK's.
     """
+    if r.backend != "native":  # eliminates in LAPACK's order
+        return work, info
     found: tuple[Array, Array] = lax.cond(
         info[0] > 0,
         lambda work, aux, info: locate_always(r, ctx, work, aux, info),
@@ -145,7 +157,7 @@ def locate(r: Resolved, ctx: Array, work: Array, aux: Array, info: Array) -> tup
 
 def cyclic(ctx: Array, a: Array, *, n: int, tile: int, inverse: bool) -> Array:
     """Moves rows between contiguous and block-cyclic storage, in place."""
-    out: Array = _call(
+    out: Array = call(
         "jaxmg_cyclic",
         Shape(a.shape, a.dtype),
         {1: 0},

@@ -75,7 +75,7 @@ def status(info: Array) -> Array:
 jitted_status: Callable[[Array], Array] = jax.jit(status)
 
 
-def _rows_over_devices(r: Resolved, a: Array) -> Array:
+def rows_over_devices(r: Resolved, a: Array) -> Array:
     """Explicit axes: A with unsplit columns."""
     layout = r.layout
     if not layout.explicit or not is_split(type_spec(a), (1,)):
@@ -95,7 +95,7 @@ def _row_split(r: Resolved, spec: PartitionSpec, rows: int) -> PartitionSpec:
 def matvec(r: Resolved, a: Array, x: Array) -> Array:
     """A x for x of shape (n, k), from the valid part of A; see _hermitian."""
     layout = r.layout
-    part = valid_part(r.triangle, _rows_over_devices(r, a))
+    part = valid_part(r.triangle, rows_over_devices(r, a))
     if not layout.explicit:
         y = (part @ x)[: r.n] + transposed(part, pad_rows(x, part.shape[0]))
         return weight(r.triangle) * y
@@ -196,7 +196,7 @@ def _inverse_jvp(
     # d(A^-1) = -A^-1 dA A^-1 = -weight (Q + Q^H) with Q = A^-1 part A^-1, since A^-1 is Hermitian.
     x = inverse(r, *primals)
     layout = r.layout
-    part = _rows_over_devices(r, valid_part(r.triangle, tangents[0]))[: r.n]
+    part = rows_over_devices(r, valid_part(r.triangle, tangents[0]))[: r.n]
     whole = gathered(layout, x)[: r.n]
     q = jnp.conj(whole.T) @ (gathered(layout, part) @ whole)
     dx = pad_rows(-weight(r.triangle) * (q + jnp.conj(q.T)), x.shape[0])

@@ -27,6 +27,7 @@ from ._layout import Resolved
 from ._mixed import MixedFactor
 from ._operands import constrain, gathered, on_mesh
 from ._resolve import rhs_spec, splits_rows
+from ._vma import varying
 
 
 def elimination_order(r: Resolved) -> np.ndarray:
@@ -61,7 +62,7 @@ def _solve(r: Resolved, split: bool, spec: Any, a: Array | None, f: Parts, b: Ar
         if r.layout.kind == "manual":
             if a is None:
                 raise ValueError("a factor that took over its matrix cannot be used in shard_map.")
-            source = _manual.varying(a)
+            source = varying(a)
             b = _manual.solve(r, _cholesky.enter(r, a), f, b, source)
         else:
             a = None if a is None else _cholesky.enter(r, on_mesh(r.layout, a))
@@ -83,7 +84,7 @@ def _logdet(r: Resolved, a: Array | None, f: Factor) -> Array:
         return jnp.zeros((), r.real_dtype)
     if r.layout.kind == "manual":
         assert a is not None
-        source = _manual.varying(a)
+        source = varying(a)
         entered = _cholesky.enter(r, a)
         value: Array = _manual.logdet(r, source, entered, *(lax.stop_gradient(x) for x in f))
         return value

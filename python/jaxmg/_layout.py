@@ -19,12 +19,20 @@ from . import _model, _native, _profile
 
 AnyMesh = Mesh | AbstractMesh
 
-ROUTINES = {"potrf": 0, "potrs": 1, "logdet": 2, "locate": 3, "mirror": 4, "cyclic": 5, "potri": 6}
+# In the order of ``Routine`` in src/core/routine.h.
+_ROUTINES = """
+    potrf potrs logdet locate mirror cyclic potri
+    getrf getrs getdet
+    geqrf ormqr orgqr qr_r geqrs
+    syevd
+"""
+ROUTINES = {name: i for i, name in enumerate(_ROUTINES.split())}
 DTYPES = {"float32": 0, "float64": 1, "complex64": 2, "complex128": 3}
 # Values of `precision`, as the engine numbers the first two.
 NATIVE, SPLIT, MIXED = 0, 1, 2
 LOWER = {"float64": "float32", "complex128": "complex64"}
 PLATFORMS = {"cpu": 0, "cuda": 1}
+BACKENDS = {"native": 0, "cusolvermg": 1}
 
 
 def platform_of(mesh: AnyMesh | None) -> str:
@@ -133,10 +141,13 @@ class Resolved:
         dtype: name of the element type.
         tile: rows that are eliminated together, chosen by the engine's plan.
         rows: rows that each rank has room for.
+        factor_rows: rows that each rank has room for in the array that holds the factor.
         aux_count: elements per rank of the operand that goes with the factor.
         precision: 0: products in the element type; 1: float32 by half-precision parts.
         triangle: -1: all of A is valid; 0: only the lower triangle; 1: only the upper one.
         exposed: whether the factor is handed to the user, who may move it elsewhere.
+        routine: the engine's name of the factorisation.
+        backend: who does the work: "native" or "cusolvermg".
         mixed: whether solves use a factor of lower precision; see _mixed.
         gathered: whether every device works on all of the matrix by itself; see _gather.
     """
@@ -146,16 +157,19 @@ class Resolved:
     dtype: str
     tile: int
     rows: int
+    factor_rows: int
     aux_count: int
     triangle: int = -1
     exposed: bool = False
     precision: int = 0
+    routine: str = "potrf"
+    backend: str = "native"
     mixed: bool = False
     gathered: bool = False
 
     @property
     def padded_rows(self) -> int:
-        """Rows of the global array that holds the factor."""
+        """Rows of a global array whose shards are alike."""
         return self.rows * self.layout.ranks
 
     @property
@@ -171,10 +185,9 @@ class Resolved:
         """Equal in all processes that make this call, most likely different for other calls."""
         mesh = self.layout.mesh
         shape = () if mesh is None else tuple(mesh.shape.items())
-        arithmetic = (self.precision, self.mixed, self.gathered)
-        text = repr(
-            (shape, self.layout.axes, self.n, self.dtype, self.tile, self.triangle, arithmetic)
-        )
+        numbers = (self.n, self.tile, self.triangle, self.precision, self.mixed, self.gathered)
+        names = (self.dtype, self.routine, self.backend)
+        text = repr((shape, self.layout.axes, *names, *numbers))
         return zlib.crc32(text.encode()) & 0x7FFFFFFF
 
     @functools.cached_property
@@ -187,6 +200,8 @@ class Resolved:
             tile=self.tile,
             triangle=self.triangle,
             precision=MIXED if self.mixed else self.precision,
+            routine=self.routine,
+            backend=self.backend,
         )
 
     @functools.cached_property
@@ -229,6 +244,8 @@ def entries(
     replicated_rhs: bool = True,
     columns: int = 0,
     precision: int = 0,
+    backend: str = "native",
+    vectors: bool = False,
 ) -> dict[str, Any]:
     """The engine's plan of one call, as a dictionary."""
     return _native.plan_entries(
@@ -243,6 +260,8 @@ def entries(
         replicated_rhs=int(replicated_rhs),
         columns=columns,
         precision=precision,
+        backend=BACKENDS[backend],
+        vectors=int(vectors),
     )
 
 
@@ -267,15 +286,18 @@ def resolve_plan(
     triangle: int = -1,
     exposed: bool = False,
     precision: int = 0,
+    routine: str = "potrf",
+    backend: str = "native",
 ) -> Resolved:
     """Asks the engine for the tile and the sizes that belong to a layout."""
-    mixed = precision == MIXED and dtype in LOWER
+    mixed = precision == MIXED and dtype in LOWER and backend == "native"
     precision = min(precision, SPLIT)
-    if layout.platform != "cuda" or dtype != "float32":
+    if layout.platform != "cuda" or dtype != "float32" or backend != "native":
         precision = 0
-    tile = tile or measured_tile(n, dtype, layout.ranks, layout.platform, precision)
+    if routine == "potrf" and backend == "native":
+        tile = tile or measured_tile(n, dtype, layout.ranks, layout.platform, precision)
     found = entries(
-        "potrf",
+        routine,
         n,
         dtype,
         layout.ranks,
@@ -283,6 +305,7 @@ def resolve_plan(
         tile=tile,
         mirror=triangle >= 0,
         precision=precision,
+        backend=backend,
     )
     return Resolved(
         layout=layout,
@@ -290,9 +313,12 @@ def resolve_plan(
         dtype=dtype,
         tile=int(found["tile"]),
         rows=-(-n // layout.ranks),
+        factor_rows=int(found["factor_rows"]),
         aux_count=int(found["aux_count"]),
         triangle=triangle,
         exposed=exposed,
         precision=precision,
+        routine=routine,
+        backend=backend,
         mixed=mixed,
     )

@@ -10,6 +10,7 @@ from typing import Any
 import jax
 
 from ._layout import LOWER, MIXED, SPLIT, Resolved, entries
+from ._qr_layout import QrLayout
 from .errors import InsufficientMemoryError, JaxMgWarning
 
 # The calls of the engine that a routine makes, in order.
@@ -19,10 +20,51 @@ STAGES = {
     "potri": ("potrf", "potri"),
     "logdet": ("potrf", "logdet"),
     "cyclic_1d": ("cyclic",),
+    "lu_solve": ("getrf", "getrs"),
+    "getrf": ("getrf",),
+    "slogdet": ("getrf", "getdet"),
+    "inv": ("getrf", "getrs"),
+    "qr": ("geqrf", "orgqr"),
+    "least_squares": ("geqrf", "geqrs"),
+    "syevd": ("syevd",),
 }
+# Calls on matrices of n rows and another number of columns.
+_RECTANGULAR = ("geqrf", "orgqr", "geqrs")
 WARN_ABOVE = 0.95
 # Bytes that any device has: what needs no more is not looked at.
 NEGLIGIBLE = 1 << 26
+
+
+def stage_plans(
+    routine: str,
+    n: int,
+    dtype: str,
+    ranks: int,
+    platform: str,
+    nrhs: int,
+    tile: int,
+    mirror: bool,
+    columns: int = 0,
+    backend: str = "native",
+    precision: int = 0,
+    vectors: bool = False,
+) -> list[dict[str, Any]]:
+    """The engine's plans of a routine's calls."""
+    plans = []
+    for stage in STAGES[routine]:
+        options: dict[str, Any] = {"nrhs": nrhs, "tile": tile, "mirror": mirror}
+        options["backend"] = backend
+        options["precision"] = min(precision, SPLIT) if dtype == "float32" else 0
+        if routine == "inv":  # a solution for the rows of the identity
+            options |= {"nrhs": n, "replicated_rhs": False}
+        if stage == "syevd":
+            options |= {"columns": columns, "vectors": vectors}
+        if stage in _RECTANGULAR:
+            options["columns"] = columns or n
+        if stage == "orgqr":
+            options["nrhs"] = min(n, columns or n)
+        plans.append(entries(stage, n, dtype, ranks, platform, **options))
+    return plans
 
 
 def routine_bytes(
@@ -35,27 +77,33 @@ def routine_bytes(
     nrhs: int = 1,
     tile: int = 0,
     mirror: bool = False,
+    columns: int = 0,
     in_place: bool = True,
+    backend: str = "native",
     precision: int = 0,
+    vectors: bool = False,
 ) -> tuple[dict[str, int], dict[str, int]]:
     """Bytes on one device by purpose: what is there all the time, and the largest scratch.
 
-    Without `in_place` the caller's matrix is kept, so that there are two of its size.
+    Without `in_place` the caller's matrix is kept, so that there are two of its size. `vectors`:
+    `columns` eigenvectors are wanted too.
     """
     options: dict[str, Any] = {"nrhs": nrhs, "tile": tile, "mirror": mirror}
     if precision == MIXED and dtype in LOWER:
         return _mixed_bytes(routine, n, dtype, ranks, platform, in_place=in_place, **options)
     lasting: dict[str, int] = {}
     scratch: dict[str, int] = {}
-    options["precision"] = min(precision, SPLIT) if dtype == "float32" else 0
-    for stage in STAGES[routine]:
-        plan = entries(stage, n, dtype, ranks, platform, **options)
+    for plan in stage_plans(
+        routine, n, dtype, ranks, platform, nrhs, tile, mirror, columns, backend, precision, vectors
+    ):
         now = {e["buffer"]: int(e["bytes"]) for e in plan["entries"] if e["place"] == "scratch"}
         if sum(now.values()) > sum(scratch.values()):
             scratch = now
         for e in plan["entries"]:
             if e["place"] != "scratch":
                 lasting[e["buffer"]] = max(lasting.get(e["buffer"], 0), int(e["bytes"]))
+    if routine == "qr" and in_place and n >= (columns or n):
+        lasting["orthogonal"] = 0  # Q takes the place of A
     if not in_place:
         lasting["copy_of_matrix"] = lasting["matrix"]
     return lasting, scratch
@@ -136,10 +184,17 @@ def human(size: float) -> str:
     return ""
 
 
+def _stages_of(routine: str, r: Resolved) -> str:
+    """Whose calls a routine makes, as a key of STAGES."""
+    if r.routine != "getrf":
+        return "potrs"
+    return routine if routine in STAGES else "lu_solve"
+
+
 @functools.lru_cache(maxsize=4096)
-def _needed(r: Resolved, nrhs: int, in_place: bool) -> int:
+def _needed(stages: str, r: Resolved, nrhs: int, in_place: bool) -> int:
     parts = routine_bytes(
-        "potrs",
+        stages,
         r.n,
         r.dtype,
         1 if r.gathered else r.layout.ranks,
@@ -149,6 +204,7 @@ def _needed(r: Resolved, nrhs: int, in_place: bool) -> int:
         mirror=r.triangle >= 0,
         in_place=in_place or r.gathered,
         precision=MIXED if r.mixed else r.precision,
+        backend=r.backend,
     )
     # What is gathered is a copy.
     return total(parts) + (parts[0]["matrix"] // r.layout.ranks if r.gathered else 0)
@@ -163,7 +219,8 @@ def check_memory(routine: str, r: Resolved, nrhs: int, *, in_place: bool) -> boo
     Raises:
         InsufficientMemoryError: with the bytes needed and present, and the largest n that fits.
     """
-    needed = _needed(r, nrhs, in_place)
+    stages = _stages_of(routine, r)
+    needed = _needed(stages, r, nrhs, in_place)
     if needed < NEGLIGIBLE:
         return True
     free, source = available(r.layout.platform, r.layout.ranks)
@@ -179,7 +236,7 @@ def check_memory(routine: str, r: Resolved, nrhs: int, *, in_place: bool) -> boo
 
     def fits(n: int) -> bool:
         parts = routine_bytes(
-            "potrs",
+            stages,
             n,
             r.dtype,
             r.layout.ranks,
@@ -187,6 +244,7 @@ def check_memory(routine: str, r: Resolved, nrhs: int, *, in_place: bool) -> boo
             nrhs=nrhs,
             mirror=r.triangle >= 0,
             in_place=in_place,
+            backend=r.backend,
             precision=MIXED if r.mixed else r.precision,
         )
         return total(parts) <= free
@@ -200,4 +258,47 @@ def check_memory(routine: str, r: Resolved, nrhs: int, *, in_place: bool) -> boo
         needed=needed,
         free=free,
         largest_n=best,
+    )
+
+
+@functools.lru_cache(maxsize=4096)
+def _qr_needed(routine: str, r: QrLayout, nrhs: int, in_place: bool) -> int:
+    return total(
+        routine_bytes(
+            routine,
+            r.m,
+            r.dtype,
+            r.layout.ranks,
+            r.layout.platform,
+            nrhs=nrhs,
+            tile=r.tile,
+            columns=r.n,
+            in_place=in_place,
+        )
+    )
+
+
+def check_qr_memory(routine: str, r: QrLayout, nrhs: int, *, in_place: bool) -> None:
+    """Refuses what cannot fit and warns of what hardly does; see check_memory."""
+    stages = routine if routine in STAGES else "least_squares"
+    needed = _qr_needed(stages, r, nrhs, in_place)
+    if needed < NEGLIGIBLE:
+        return
+    free, source = available(r.layout.platform, r.layout.ranks)
+    if free == 0 or needed <= WARN_ABOVE * free:
+        return
+    if needed <= free:
+        warnings.warn(
+            f"{routine}: a {r.m} x {r.n} {r.dtype} matrix takes {human(needed)} of {human(free)} "
+            "per device.",
+            JaxMgWarning,
+            stacklevel=3,
+        )
+        return
+    raise InsufficientMemoryError(
+        f"{routine}: a {r.m} x {r.n} {r.dtype} matrix needs {human(needed)} on each of "
+        f"{r.layout.ranks} devices, which have {human(free)} ({source}). Use more devices, a "
+        f"smaller dtype{'' if in_place else ', or donate=True'}.",
+        needed=needed,
+        free=free,
     )

@@ -10,10 +10,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ._arguments import LARGEST, SUPPORTED, check_tile, precision_of, triangle_of
+from . import _native
+from ._arguments import LARGEST, SUPPORTED, check_backend, check_tile, precision_of, triangle_of
 from ._gather import threshold
-from ._layout import LOWER, MIXED, NATIVE, SPLIT, AnyMesh, entries, measured_tile, platform_of
-from ._memory import STAGES, available, human, largest_n, routine_bytes, total
+from ._layout import LOWER, MIXED, NATIVE, SPLIT, AnyMesh, measured_tile, platform_of
+from ._memory import STAGES, available, human, largest_n, routine_bytes, stage_plans, total
 from ._model import Estimate, expected
 from ._profile import Profile, present
 from ._resolve import check_mesh
@@ -28,7 +29,6 @@ _PURPOSE = {
     "row_scale": "scaling by powers of two",
     "inverse_scale": "the same, inverse",
     "panel_inverse": "inverted blocks of a diagonal tile",
-    "row_block": "one tile of rows",
     "right_hand_side": "right-hand sides",
     "saved_diagonal": "original diagonal tiles",
     "tile_inverse": "inverted diagonal tiles",
@@ -43,6 +43,28 @@ _PURPOSE = {
     "probe_result": "symmetry probe, norms",
     "send_staging": "staging, send",
     "receive_staging": "staging, receive",
+    "pivots": "row interchanges",
+    "moves_even": "row moves of even steps",
+    "moves_odd": "row moves of odd steps",
+    "inverse_even": "inverted tile of even steps",
+    "inverse_odd": "inverted tile of odd steps",
+    "row_order": "order of rows",
+    "permuted_rhs": "right-hand sides, reordered",
+    "phases": "signs of the ranks",
+    "panel_columns": "panel, rows of A",
+    "gathered_triangles": "triangles of all devices",
+    "stacked_triangles": "the same, stacked",
+    "panel_small": "tiles of the panel",
+    "panel_signs": "signs of the panel",
+    "product": "products with a panel",
+    "product_other": "the same, second buffer",
+    "ahead_product": "products of the look-ahead",
+    "local_rhs": "right-hand sides of a device",
+    "block_reflectors": "triangles of the reflectors",
+    "orthogonal": "Q",
+    "triangular": "R",
+    "gathered_rhs": "gathered right-hand sides",
+    "rhs_columns": "the same, for the library",
     "library": "vendor library",
 }
 
@@ -143,13 +165,15 @@ def plan(
     mesh: AnyMesh | int | None = None,
     T_A: int | None = None,
     lower: bool | None = None,
+    backend: str | None = None,
     precision: Any = None,
     platform: str | None = None,
 ) -> Plan:
     """Works out how a routine would run and what it would take. Allocates nothing.
 
     Args:
-        routine: "potrs", "potrf", "potri", "logdet" or "cyclic_1d".
+        routine: "potrs", "potrf", "potri", "logdet", "lu_solve", "getrf", "slogdet", "inv" or
+            "cyclic_1d".
         n: size of the matrix.
         dtype: element type.
         nrhs: number of right-hand sides.
@@ -158,6 +182,8 @@ def plan(
         lower: True or False if only one triangle will be valid.
         precision: as in :func:`jaxmg.potrs`. With "mixed" a float64 or complex128 matrix stays
             beside a factor of half its size; a fall-back needs a copy if the matrix is kept.
+        backend: as in :func:`jaxmg.potrs`. The scratch that cuSOLVERMg asks for when it runs is
+            not counted.
         platform: "cpu" or "gpu", if `mesh` is a number: devices that need not be here. None: those
             that are.
 
@@ -182,9 +208,12 @@ def plan(
         raise TypeError(f"dtype: got {name}; supported are {', '.join(SUPPORTED)}.")
     n, nrhs = _size("n", n), _size("nrhs", nrhs)
     ranks, platform = _devices(mesh, platform)
-    tile, mirror = check_tile(T_A), triangle_of(lower) >= 0
+    tile, mirror, engine = check_tile(T_A), triangle_of(lower) >= 0, check_backend(routine, backend)
+    if engine != "native":
+        _native.require_backend(engine, platform)
     arithmetic = precision_of(precision)
     mixed = arithmetic == MIXED and name in LOWER and routine in ("potrs", "potrf")
+    mixed = mixed and engine == "native"
 
     def needed(
         size: int, in_place: bool = True, workers: int = ranks
@@ -199,19 +228,18 @@ def plan(
             tile=tile,
             mirror=mirror,
             in_place=in_place,
+            backend=engine,
             precision=arithmetic if mixed else min(arithmetic, SPLIT),
         )
 
     free, source = available(platform, ranks)
     split = platform == "cuda" and name == "float32" and arithmetic != NATIVE
     limit = threshold(name, ranks, platform, SPLIT if split else NATIVE)
-    gathered = routine in _GATHERED and tile == 0 and 0 < n <= limit
+    gathered = routine in _GATHERED and tile == 0 and 0 < n <= limit and engine == "native"
     workers = 1 if gathered else ranks
-    tile = tile or measured_tile(n, name, workers, platform, SPLIT if split else NATIVE)
-    stages = [
-        entries(stage, n, name, workers, platform, nrhs=nrhs, tile=tile, mirror=mirror)
-        for stage in STAGES[routine]
-    ]
+    if routine in _GATHERED and engine == "native":
+        tile = tile or measured_tile(n, name, workers, platform, SPLIT if split else NATIVE)
+    stages = stage_plans(routine, n, name, workers, platform, nrhs, tile, mirror, backend=engine)
     lasting, scratch = needed(n)
     kept = needed(n, in_place=False)
     if gathered:
@@ -219,6 +247,7 @@ def plan(
         lasting["copy_of_matrix"] = -(-lasting["matrix"] // ranks)
     chosen = int(stages[0]["tile"])
     profile = present(platform)
+    path = "one device" if ranks == 1 else "gathered" if gathered else "distributed"
     return Plan(
         routine=routine,
         n=n,
@@ -226,7 +255,7 @@ def plan(
         dtype=name,
         devices=ranks,
         platform=platform,
-        path="one device" if ranks == 1 else "gathered" if gathered else "distributed",
+        path=path if engine == "native" else f"{path}, {engine}",
         gather_below=limit if routine in _GATHERED else 0,
         arithmetic=_arithmetic(name, split, mixed),
         tile=chosen,

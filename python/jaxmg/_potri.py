@@ -44,6 +44,7 @@ def prepare_inverse(
     lower: bool | None,
     precision: Any,
     n: int | None,
+    backend: str = "native",
 ) -> tuple[Call, Any]:
     """Checks the operand of an inverse and works out the call and where the operand belongs."""
     columns = a.shape[1] if a.ndim == 2 else 0
@@ -64,6 +65,7 @@ def prepare_inverse(
         lower=lower,
         n=n,
         precision=arithmetic,
+        backend=backend,
     )
     return dataclasses.replace(call, want_inverse=True), a
 
@@ -104,8 +106,8 @@ def potri(
         donate: eagerly, whether `a` may be overwritten; it is deleted then.
         lower: True or False says that only the lower or upper triangle of `a` is valid.
         precision: as in :func:`jaxmg.potrs`.
-        backend: None or "native".
-        check: eagerly, whether to wait and raise an exception on failure.
+        backend: as in :func:`jaxmg.potrs`.
+        check: as of :func:`jaxmg.potrs`.
         n: the true size of a matrix that was padded to (devices * ceil(n / devices), n).
 
     Returns:
@@ -116,6 +118,7 @@ def potri(
     Raises:
         ValueError, TypeError: an argument is not acceptable; the message names it.
         InsufficientMemoryError: the problem cannot fit.
+        BackendUnavailableError: the devices, or the libraries found, are not those of `backend`.
         NotPositiveDefiniteError, NonFiniteInputError, NotHermitianError: with `check`.
 
     Derivatives: d(A^-1) = -A^-1 dA A^-1, at any order, from one factorisation.
@@ -126,7 +129,6 @@ def potri(
         >>> jaxmg.potri(jnp.array([[2.0, 1.0], [1.0, 1.0]])).round(4).tolist()
         [[1.0, -1.0], [-1.0, 2.0]]
     """
-    check_backend(backend)
     given = a
     a = host_or_device(a, "a")
     columns = a.shape[1] if a.ndim == 2 else 0
@@ -141,10 +143,11 @@ def potri(
         lower=lower,
         precision=precision,
         n=n,
+        backend=check_backend("potri", backend),
     )
     eager = is_concrete(a)
     check_memory("potri", call.r, 1, in_place=donate or not eager)
-    call = dataclasses.replace(call, want_status=return_status or check)
+    call = dataclasses.replace(call, want_status=return_status or check, report=check)
     with calling_on(call.r.layout):
         if donate and eager:
             with giving_away(a, given):

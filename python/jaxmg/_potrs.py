@@ -12,7 +12,7 @@ from jax import Array, lax
 from jax.experimental import checkify
 from jax.sharding import PartitionSpec
 
-from . import _cholesky, _manual, _mixed, errors
+from . import _cholesky, _manual, _mixed, _native, errors
 from ._arguments import (
     cast,
     check_backend,
@@ -35,6 +35,7 @@ from ._memory import check_memory
 from ._operands import constrain, on_mesh
 from ._prepared import Prepared, signature
 from ._resolve import check_mesh, check_specs, is_concrete, resolve, rhs_spec, splits_rows
+from ._vma import varying
 from .padding import calculate_padding
 
 Specs = PartitionSpec | tuple[PartitionSpec, ...] | list[PartitionSpec] | None
@@ -50,6 +51,7 @@ class Call:
         spec: how x is to be split (None: as it comes).
         local_rows: rows of each shard that belong to the matrix, if shards are padded one by one.
         want_status, want_logdet, want_inverse, keep_work: which results are returned besides x.
+        report: whether a failure is an error under checkify; needs the status.
     """
 
     r: Resolved
@@ -60,6 +62,7 @@ class Call:
     want_logdet: bool = False
     want_inverse: bool = False
     keep_work: bool = False
+    report: bool = False
 
 
 @dataclasses.dataclass
@@ -117,6 +120,7 @@ def without_local_padding(layout: Layout, a: Array, local_rows: int) -> Array:
 
 
 def _report(info: Array) -> None:
+    # Not for all who want the status: what jax.export serialises has no place for such a check.
     status = _cholesky.status(info)
     checkify.debug_check(
         status == 0, "potrs failed with status {status} (jaxmg.errors.explain)", status=status
@@ -125,7 +129,7 @@ def _report(info: Array) -> None:
 
 def _on_blocks(call: Call, a: Array, b: Array) -> Results:
     """Inside the caller's shard_map."""
-    r, source = call.r, _manual.varying(a)
+    r, source = call.r, varying(a)
     a = _cholesky.enter(r, a)
     f = _cholesky.factor(r, a)
     if call.want_status:
@@ -200,7 +204,7 @@ def solve_call(call: Call, a: Array, b: Array) -> Results:
         out = _on_blocks(call, a, b)
     else:
         out = _on_arrays(call, a, b)
-    if call.want_status:
+    if call.report:
         _report(out.info)
     out.x = out.x[:, 0] if vector else out.x
     return out
@@ -210,7 +214,7 @@ run = jax.jit(solve_call, static_argnums=0)
 _run_donating = jax.jit(solve_call, static_argnums=0, donate_argnums=1)
 
 
-def _share_memory(a: Array, b: Array) -> bool:
+def share_memory(a: Array, b: Array) -> bool:
     """Whether two arrays are views of the same buffers, as copies to the same place may be."""
     if a is b:
         return True
@@ -222,7 +226,7 @@ def _share_memory(a: Array, b: Array) -> bool:
 
 def _run_in_place(call: Call, a: Array, b: Array) -> Results:
     """Takes over the buffer of `a`, which is gone afterwards in any case."""
-    if _share_memory(a, b):  # a buffer that is given away must not be read under another name
+    if share_memory(a, b):  # a buffer that is given away must not be read under another name
         out: Results = run(call, a, b)
         jax.block_until_ready(out.x)
         a.delete()
@@ -234,7 +238,7 @@ def _run_in_place(call: Call, a: Array, b: Array) -> Results:
     return out
 
 
-def _local_rows(routine: str, a: Any, n: int, layout: Layout, tile: int) -> int:
+def local_row_count(routine: str, a: Any, n: int, layout: Layout, tile: int) -> int:
     """Rows of a shard without the padding of ``pad=False``, checked."""
     blocks = 1 if layout.kind == "manual" else layout.ranks
     shard = a.shape[0] // blocks
@@ -262,6 +266,8 @@ def prepare(
     n: int | None,
     exposed: bool = False,
     precision: int = 0,
+    factorisation: str = "potrf",
+    backend: str = "native",
 ) -> tuple[Call, Any, Any]:
     """Checks the operands of a solve and works out the call and where the operands belong."""
     a, b = host_or_device(a, "a"), host_or_device(b, "b")
@@ -273,6 +279,7 @@ def prepare(
         raise ValueError(f"n: got {n} beside a matrix of shape {tuple(a.shape)}; accepted: {size}.")
     padded_to = 0 if pad else tile
     layout = resolve(a, b, n=size, mesh=mesh, spec=specs[0], padded_to=padded_to)
+    _native.require_backend(backend, layout.platform)
     whole = size if layout.kind != "manual" else -(-size // layout.ranks)
     padded = -(-size // layout.ranks) * layout.ranks
     local_rows = 0
@@ -284,7 +291,7 @@ def prepare(
             raise ValueError(
                 f"{routine}: a has shape {tuple(a.shape)}; accepted is a square matrix.{hint}"
             )
-        local_rows = _local_rows(routine, a, size, layout, tile)
+        local_rows = local_row_count(routine, a, size, layout, tile)
     check_rhs(routine, b, size)
     r = resolve_plan(
         layout,
@@ -294,6 +301,8 @@ def prepare(
         triangle=triangle_of(lower),
         exposed=exposed,
         precision=precision,
+        routine=factorisation,
+        backend=backend,
     )
     r = small(r, tile)
     spec = rhs_spec(b, specs[1], layout)
@@ -353,9 +362,11 @@ def potrs(
             "high": tensor cores, each number as two half-precision ones (some 22 bits, several
             times faster); "highest" and "float32": native. None follows JAX's
             ``jax_default_matmul_precision``. Other dtypes and CPUs always compute natively.
-        backend: None or "native".
-        check: eagerly, whether to wait and raise an exception on failure. Under ``checkify`` a
-            failure is reported when the status is asked for, by this or by `return_status`.
+        backend: None or "native": the built-in engine, on CPUs and GPUs. "cusolvermg": NVIDIA's
+            cuSOLVERMg, for comparison, on the GPUs of one process. Results and statuses are the
+            same; `T_A` is the block size that the matrix is redistributed to.
+        check: eagerly, whether to wait and raise an exception on failure; under ``checkify``,
+            whether to report one. Elsewhere under ``jit`` it does nothing.
         n: the true size of a matrix that was padded to (devices * ceil(n / devices), n).
         return_info: whether to return a :class:`jaxmg.SolveInfo` too.
 
@@ -370,6 +381,7 @@ def potrs(
     Raises:
         ValueError, TypeError: an argument is not acceptable; the message names it.
         InsufficientMemoryError: the problem cannot fit.
+        BackendUnavailableError: the devices, or the libraries found, are not those of `backend`.
         NotPositiveDefiniteError, NonFiniteInputError, NotHermitianError: with `check`.
 
     Mixed precision: x is as accurate as without it: with eps that of `a`'s dtype,
@@ -393,10 +405,9 @@ def potrs(
     given = a
     options = (T_A, mesh, in_specs, matrix_specs, pad, lower, n, precision, backend, donate)
     want_status = return_status or check or return_info
-    key = signature(a, b, (*options, want_status, return_logdet))
+    key = signature(a, b, (*options, want_status, check, return_logdet))
     call = _prepared.get(key)
     if call is None:
-        check_backend(backend)
         right = b
         call, a, b = prepare(
             "potrs",
@@ -409,8 +420,11 @@ def potrs(
             lower=lower,
             n=n,
             precision=precision_of(precision),
+            backend=check_backend("potrs", backend),
         )
-        call = dataclasses.replace(call, want_status=want_status, want_logdet=return_logdet)
+        call = dataclasses.replace(
+            call, want_status=want_status, want_logdet=return_logdet, report=check
+        )
         if return_logdet or b.size == 0 or call.r.layout.kind == "manual":
             # There is nothing to refine, or the factor is needed in full precision anyway.
             call = dataclasses.replace(call, r=dataclasses.replace(call.r, mixed=False))

@@ -16,6 +16,7 @@ from ._layout import AnyMesh
 from ._potri import prepare_inverse, run_inverse
 from ._potrs import Specs, prepare, run
 from ._resolve import check_mesh, check_specs, manual_axes
+from ._syevd import prepare_eigen, run_eigen
 
 
 def potrs_shardmap_ctx(
@@ -93,18 +94,31 @@ def potrs_shardmap_ctx(
 def potri_shardmap_ctx(
     a: Any,
     T_A: int | None = None,
-    mesh: Any = None,
-    pad: bool = True,
+    mesh: AnyMesh | bool | None = None,
+    matrix_specs: Specs = None,
     *,
     in_specs: Specs = None,
-    matrix_specs: Specs = None,
+    pad: bool = True,
     lower: bool | None = None,
     n: int | None = None,
-) -> tuple[Any, ...]:
-    """Inverts A from inside a ``shard_map``, or on global arrays in the caller's ``jit``.
+) -> tuple[Array, Array]:
+    """Inverts A, Hermitian positive definite, in a context of the caller's.
 
-    Inside of ``shard_map``, `a` is this device's block of rows, and the call form is that of
-    package 0.0.9, ``potri_shardmap_ctx(a, T_A, pad)``; outside, all are global arrays.
+    Inside the caller's ``shard_map``, `a` is the block of rows of one device, of shape
+    (ceil(n / devices), n). The third positional argument may then be `pad`.
+
+    Outside of one, `a` is a global array, and the inverse takes the place of its work buffer: a
+    caller whose ``jax.jit`` donates `a` and returns the inverse has the matrix overwritten.
+
+    Args:
+        a: the matrix, or a block of it.
+        T_A: rows that are eliminated together. None lets the plan choose.
+        mesh: outside of shard_map, the mesh to work on.
+        matrix_specs: outside of shard_map, the spec of the matrix.
+        in_specs: another name of `matrix_specs`.
+        pad: False says that blocks are padded by ``calculate_padding(rows, T_A)`` rows already.
+        lower: True or False says that only the lower or upper triangle of `a` is valid.
+        n: the true size of a matrix whose rows are padded.
 
     Returns:
         (inverse, status): the rows of A^-1, both triangles, and the status as an int32 array of
@@ -120,7 +134,7 @@ def potri_shardmap_ctx(
         "potri_shardmap_ctx",
         host_or_device(a, "a"),
         T_A,
-        mesh=mesh,
+        mesh=check_mesh(mesh),
         in_specs=in_specs,
         matrix_specs=matrix_specs,
         pad=pad,
@@ -146,3 +160,57 @@ def potri_symmetrize(a: Any) -> Any:
     if any(entry is not None for entry in kind.spec):  # Explicit axes
         lower = jax.sharding.reshard(lower, kind)
     return upper + lower
+
+
+def syevd_shardmap_ctx(
+    a: Any,
+    T_A: int | None = None,
+    mesh: Any = None,
+    matrix_specs: Any = None,
+    *,
+    in_specs: Specs = None,
+    return_eigenvectors: bool = True,
+    pad: bool = True,
+    lower: bool | None = None,
+    n: int | None = None,
+) -> tuple[Any, ...]:
+    """Eigenvalues and eigenvectors in a context of the caller's; see :func:`jaxmg.syevd`.
+
+    Inside the caller's ``shard_map``, `a` is the block of rows of one device, of shape
+    (ceil(n / devices), n). The third and fourth positional arguments may then be
+    `return_eigenvectors` and `pad`, as in package 0.0.9.
+
+    Outside of one, `a` is a global array, and a matrix with the type of `a` comes first, as in
+    package 1.4.1, where it is a work buffer; here it is `a`.
+
+    Returns:
+        Inside of shard_map ``(w, [V,] status)``, with the rows of V that belong to this device;
+        outside ``(a, w, [V,] status)``. The status is an int32 array of shape (1,).
+
+    Raises:
+        ValueError, TypeError: an argument is not acceptable; the message names it.
+    """
+    if isinstance(mesh, bool):
+        return_eigenvectors, mesh = mesh, None
+    if isinstance(matrix_specs, bool):
+        pad, matrix_specs = matrix_specs, None
+    inside = bool(manual_axes(jax.sharding.get_abstract_mesh()))
+    call, operand = prepare_eigen(
+        "syevd_shardmap_ctx",
+        a,
+        T_A,
+        mesh=mesh,
+        in_specs=in_specs,
+        matrix_specs=matrix_specs,
+        pad=pad,
+        lower=lower,
+        n=n,
+        vectors=return_eigenvectors,
+    )
+    with calling_on(call.r.layout):
+        out = run_eigen(call, operand)
+    results = [] if inside else [operand]
+    results.append(out.w)
+    if return_eigenvectors:
+        results.append(call.operand.leave(out.v, call.operand.columns, padded=n is not None))
+    return (*results, _cholesky.status(out.info).reshape(1))

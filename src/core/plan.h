@@ -24,6 +24,12 @@ enum class Precision {
   split,   // float32 as two half-precision numbers, on tensor cores
 };
 
+// Who does the work.
+enum class Backend {
+  native,      // src/algo
+  cusolvermg,  // the vendor's library, on block-cyclic storage: src/vendor
+};
+
 // Every buffer that a call uses on one rank. New ones come before `library`.
 enum class Buffer {
   matrix,           // the shard of A, overwritten by the factor
@@ -36,7 +42,6 @@ enum class Buffer {
   split_odd,
   row_scale,        // powers of two that make a diagonal about 1
   inverse_scale,    // and their inverses
-  panel_inverse,    // inverses of blocks of a diagonal tile
   partial_sums,     // k x n: sums not yet collected, then the solution
   tile_rhs,         // right-hand sides of one tile
   tile_rhs_other,   // the same, a second one
@@ -47,7 +52,47 @@ enum class Buffer {
   probe_result,     // 4 reals
   send_staging,
   receive_staging,
-  library,  // what the vendor library asks for
+  pivots,      // 2 n integers: row interchanges of an LU factorisation, then their product
+  moves_even,  // the interchanges of one panel as moves of rows
+  moves_odd,
+  inverse_even,  // inverses of blocks of the panel's unit triangle
+  inverse_odd,
+  row_order,            // n integers
+  permuted_rhs,         // k x n: right-hand sides in the order of the factor's rows
+  phases,               // one element for each rank
+  panel_columns,        // the rows of a QR panel that are left, as columns
+  gathered_triangles,   // one tile a rank
+  stacked_triangles,    // the same without gaps
+  panel_small,          // tiles that are being worked on
+  panel_signs,          // diagonal of +-1
+  product,              // of a matrix with a block reflector
+  product_other,        // the same, a second one
+  ahead_product,        // both, for the next panel
+  local_rhs,            // k x L: right-hand sides of this rank's rows
+  block_reflectors,     // T of each panel (aux)
+  orthogonal,           // Q
+  triangular,           // R
+  gathered_rhs,         // right-hand sides of all ranks, for a vendor's library
+  rhs_columns,          // those that it wants to find on this rank
+  vendor_workspace,     // what it asks for
+  eigenvalues,          // n reals
+  result_vectors,       // the rows of the eigenvectors wanted, where not in place of the matrix
+  reflector_rows,       // 2 tile x n: V^H and W^H of one panel
+  reflector_own_rows,   // 2 tile x L: the same in the own columns
+  product_rows,         // tile x n: (A V)^H
+  product_own_rows,     // tile x L
+  reflector_factors,    // triangular factors of all panels
+  small_blocks,         // tile x tile blocks
+  band,                 // 2 tile x n
+  sweep_reflectors,     // share of the reflectors of bulge chasing
+  sweep_panel,          // those of one group of sweeps, packed
+  tridiagonal_vectors,  // n x L reals
+  eigenvectors,         // n x columns of this rank
+  back_products,        // products in the back-transformation
+  secular_block,        // some eigenvectors of a secular equation
+  scalars,              // doubles that ranks tell each other
+  eigen_work,           // what tile operations of eigenproblems work in
+  library,              // what the libraries of the lanes work in
 };
 
 enum class Place { argument, result, scratch };
@@ -71,10 +116,15 @@ struct PlanRequest {
   Size group = 0;  // tile columns in one product of the trailing update; 0: choose
   Platform platform = Platform::cpu;
   Precision precision = Precision::native;
+  Backend backend = Backend::native;
   bool mirror = false;         // only one triangle is valid
   bool replicated_rhs = true;  // b and x are whole on every rank
+  bool natural = false;        // tiles are eliminated by global index
+  bool transpose = false;      // solve with the transposed matrix
   Size library_bytes = 0;      // scratch that the tile library needs, asked by the caller
-  Size columns = 0;            // columns of a matrix that is redistributed (0: n)
+  Size columns = 0;            // of a matrix that is not square; where it is redistributed, 0: n
+  Size vendor_bytes = 0;       // scratch that a vendor's library needs, likewise
+  bool vectors = false;        // eigenvectors too, `columns` of them
   Size staging_bytes = 0;      // of one staging buffer (0: choose); less than the least is raised
 };
 
@@ -96,9 +146,14 @@ class Plan {
   // The entry of `buffer`; one of count 0 if the call does not use it.
   Entry entry(Buffer buffer) const;
   Size scratch_bytes() const { return scratch_bytes_; }
+  // Rows that each rank has room for in the array that a factorisation leaves, and elements of the
+  // aux operand beside it.
+  Size factor_rows() const;
+  Size aux_count() const;
   // Everything that is alive at once on one rank.
   Size total_bytes() const;
-  Distribution distribution(Order order = Order::relabelled) const;
+  Distribution distribution() const;
+  Distribution distribution(Order order) const;
   double flops() const;  // real operations, all ranks together
 
   // One JSON object: what Python shows and checks.
@@ -117,6 +172,23 @@ class Plan {
 // Elements per rank of the aux operand that stands beside a Cholesky factor: the original diagonal
 // tiles, then the inverses of the factor's.
 Size aux_count(Size n, int ranks, Size tile);
+// The same beside an LU factor: inverses of the diagonal tiles of L and of U, on platforms that
+// solve with them.
+Size lu_aux_count(const PlanRequest& request, Size tile);
+
+// geqrf, ormqr, orgqr, qr_r, geqrs
+bool is_qr(Routine routine);
+
+// The most rows of a block that a QR factorisation makes orthonormal; 0 for other routines.
+Size orthonormal_rows(const PlanRequest& request, Size tile);
+
+// Elements per rank for a QR factorisation of m x n: a tile x width triangle for each panel.
+Size qr_aux_count(Size m, Size n, Size tile);
+
+// Sweeps of bulge chasing in a band of half width b that are kept and applied together, and groups
+// of them that are carried out before their reflectors are sent on.
+Size sweep_group(Size b);
+Size sweep_batch(Platform platform);
 
 std::string_view name(Buffer buffer);
 

@@ -12,12 +12,22 @@ extern "C" {
 
 // Values of core/plan.h's Routine and core/dtype.h's DType.
 enum jaxmg_routine : std::int32_t {
-  JAXMG_POTRF = 0,
-  JAXMG_POTRS = 1,
-  JAXMG_LOGDET = 2,
-  JAXMG_LOCATE = 3,
-  JAXMG_CYCLIC = 5,
-  JAXMG_POTRI = 6,
+  JAXMG_POTRF,
+  JAXMG_POTRS,
+  JAXMG_LOGDET,
+  JAXMG_LOCATE,
+  JAXMG_MIRROR,
+  JAXMG_CYCLIC,
+  JAXMG_POTRI,
+  JAXMG_GETRF,
+  JAXMG_GETRS,
+  JAXMG_GETDET,
+  JAXMG_GEQRF,
+  JAXMG_ORMQR,
+  JAXMG_ORGQR,
+  JAXMG_QR_R,
+  JAXMG_GEQRS,
+  JAXMG_SYEVD,
 };
 enum jaxmg_dtype : std::int32_t {
   JAXMG_F32 = 0,
@@ -69,6 +79,13 @@ struct jaxmg_call {
   std::int64_t triangle;    // -1 whole matrix, 0 only the lower triangle is valid, 1 the upper
   std::int64_t replicated;  // right-hand sides and solutions are whole on every rank
   std::int64_t inverse;     // redistribute back
+  std::int64_t natural;     // tiles are eliminated by global index (getrf)
+  std::int64_t transpose;   // solve with the transpose (getrs)
+  std::int64_t adjoint;     // Q^H instead of Q; minimum norm instead of least squares
+  std::int64_t backend;     // Backend of core/plan.h
+  std::int64_t vectors;     // eigenvectors too
+  std::int64_t first;       // first of them that is wanted
+  std::int64_t count;       // number of them
 
   // Scratch memory that lives until the call completes, or null if there is not enough. A null
   // function means that the engine allocates by itself.
@@ -98,6 +115,8 @@ struct jaxmg_plan_request {
   std::int32_t mirror;
   std::int32_t replicated_rhs;
   std::int32_t precision;
+  std::int32_t backend;
+  std::int32_t vectors;
   std::int32_t spare;
   std::int64_t n;
   std::int64_t nrhs;
@@ -111,11 +130,28 @@ struct jaxmg_plan_request {
 JAXMG_EXPORT std::int64_t jaxmg_plan(const jaxmg_plan_request* request, char* out,
                                      std::int64_t capacity);
 
-// Counters by name: "potrf", "potrs", "logdet", "locate", "cyclic", "potri": distributed operations
-// completed, counted once per group; "pending": calls that wait for peers, by group; "sites": call
-// sites alive; "threads": engine threads made so far. -1 for any other name.
+// Counters by name: "potrf", "getrf", ..., as in core/routine.h: distributed operations completed,
+// counted once per group; "pending": calls that wait for peers, by group; "sites": call sites
+// alive; "threads": engine threads made so far; "watchers": of progress. -1 for any other name.
 JAXMG_EXPORT std::int64_t jaxmg_counter(const char* name);
 JAXMG_EXPORT void jaxmg_reset_counters();
+
+// How far a call is. Calls are numbered in the order in which they came.
+struct jaxmg_call_progress {
+  std::int64_t number;
+  std::int64_t n;
+  std::int32_t routine;
+  std::int32_t dtype;
+  std::int32_t ranks;
+  std::int32_t spare;
+  double done;  // part of the work, 0 to 1
+};
+
+// Calls that come from now on are watched, if `change` is 1; -1 takes that back. Being watched
+// costs a device a few microseconds a step.
+JAXMG_EXPORT void jaxmg_watch_progress(int change);
+// Describes the watched calls that are being worked on, at most `capacity`; returns how many.
+JAXMG_EXPORT std::int64_t jaxmg_progress(jaxmg_call_progress* out, std::int64_t capacity);
 
 // Threads that compute CPU tiles.
 JAXMG_EXPORT void jaxmg_set_threads(int count);

@@ -98,10 +98,30 @@ const char* name_of(jaxmg_routine routine) {
       return "jaxmg_logdet";
     case JAXMG_LOCATE:
       return "jaxmg_locate";
+    case JAXMG_MIRROR:
+      return "jaxmg_mirror";
     case JAXMG_POTRI:
       return "jaxmg_potri";
     case JAXMG_CYCLIC:
       return "jaxmg_cyclic";
+    case JAXMG_GETRF:
+      return "jaxmg_getrf";
+    case JAXMG_GETRS:
+      return "jaxmg_getrs";
+    case JAXMG_GETDET:
+      return "jaxmg_getdet";
+    case JAXMG_GEQRF:
+      return "jaxmg_geqrf";
+    case JAXMG_ORMQR:
+      return "jaxmg_ormqr";
+    case JAXMG_ORGQR:
+      return "jaxmg_orgqr";
+    case JAXMG_QR_R:
+      return "jaxmg_qr_r";
+    case JAXMG_GEQRS:
+      return "jaxmg_geqrs";
+    case JAXMG_SYEVD:
+      return "jaxmg_syevd";
   }
   return "jaxmg";
 }
@@ -152,14 +172,35 @@ class Decoder {
     switch (routine_) {
       case JAXMG_POTRF:
         get(given, "precision", call_.precision);
-        return get(given, "triangle", call_.triangle);
+        get(given, "triangle", call_.triangle);
+        return get(given, "backend", call_.backend);
       case JAXMG_POTRS:
-        return get(given, "replicated", call_.replicated);
+        get(given, "replicated", call_.replicated);
+        return get(given, "backend", call_.backend);
       case JAXMG_CYCLIC:
         return get(given, "inverse", call_.inverse);
+      case JAXMG_GETRF:
+        return get(given, "natural", call_.natural);
+      case JAXMG_GETRS:
+        get(given, "transpose", call_.transpose);
+        return get(given, "replicated", call_.replicated);
+      case JAXMG_ORMQR:
+      case JAXMG_GEQRS:
+        return get(given, "adjoint", call_.adjoint);
+      case JAXMG_SYEVD:
+        get(given, "triangle", call_.triangle);
+        get(given, "vectors", call_.vectors);
+        get(given, "first", call_.first);
+        return get(given, "count", call_.count);
       case JAXMG_LOGDET:
-      case JAXMG_LOCATE:
       case JAXMG_POTRI:
+        return get(given, "backend", call_.backend);
+      case JAXMG_LOCATE:
+      case JAXMG_MIRROR:
+      case JAXMG_GETDET:
+      case JAXMG_GEQRF:
+      case JAXMG_ORGQR:
+      case JAXMG_QR_R:
         return;
     }
   }
@@ -305,6 +346,15 @@ XLA_FFI_DEFINE_HANDLER_SYMBOL(jaxmg_logdet, execute<JAXMG_LOGDET>, JAXMG_BINDING
 XLA_FFI_DEFINE_HANDLER_SYMBOL(jaxmg_locate, execute<JAXMG_LOCATE>, JAXMG_BINDING);
 XLA_FFI_DEFINE_HANDLER_SYMBOL(jaxmg_potri, execute<JAXMG_POTRI>, JAXMG_BINDING);
 XLA_FFI_DEFINE_HANDLER_SYMBOL(jaxmg_cyclic, execute<JAXMG_CYCLIC>, JAXMG_BINDING);
+XLA_FFI_DEFINE_HANDLER_SYMBOL(jaxmg_getrf, execute<JAXMG_GETRF>, JAXMG_BINDING);
+XLA_FFI_DEFINE_HANDLER_SYMBOL(jaxmg_getrs, execute<JAXMG_GETRS>, JAXMG_BINDING);
+XLA_FFI_DEFINE_HANDLER_SYMBOL(jaxmg_getdet, execute<JAXMG_GETDET>, JAXMG_BINDING);
+XLA_FFI_DEFINE_HANDLER_SYMBOL(jaxmg_geqrf, execute<JAXMG_GEQRF>, JAXMG_BINDING);
+XLA_FFI_DEFINE_HANDLER_SYMBOL(jaxmg_ormqr, execute<JAXMG_ORMQR>, JAXMG_BINDING);
+XLA_FFI_DEFINE_HANDLER_SYMBOL(jaxmg_orgqr, execute<JAXMG_ORGQR>, JAXMG_BINDING);
+XLA_FFI_DEFINE_HANDLER_SYMBOL(jaxmg_qr_r, execute<JAXMG_QR_R>, JAXMG_BINDING);
+XLA_FFI_DEFINE_HANDLER_SYMBOL(jaxmg_geqrs, execute<JAXMG_GEQRS>, JAXMG_BINDING);
+XLA_FFI_DEFINE_HANDLER_SYMBOL(jaxmg_syevd, execute<JAXMG_SYEVD>, JAXMG_BINDING);
 
 // What XLA must be told of the state's type before the first call.
 extern "C" void* jaxmg_type_id() {

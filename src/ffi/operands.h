@@ -8,9 +8,23 @@
 //   jaxmg_locate   work, aux, info                           work, info
 //   jaxmg_potri    work, aux, info                           inverse = work
 //   jaxmg_cyclic   a (rows, columns)                         a
+//   jaxmg_getrf    a (rows, n)                               work = a, aux, pivots int32[2 n], info
+//   jaxmg_getrs    work, aux, pivots, info, b                x = b
+//   jaxmg_getdet   work, pivots, info                        sign, logarithm (real)
+//   jaxmg_geqrf    a (rows, columns)                         work = a, aux (count), info int32[8]
+//   jaxmg_orgqr    work, aux, info                           q (rows, c), r (per, columns)
+//   jaxmg_qr_r     work, info                                r (per, columns)
+//   jaxmg_ormqr    work, aux, info, c (rows, nrhs), or       (per, nrhs), or
+//                  without adjoint (per, nrhs)               (rows, nrhs)
+//   jaxmg_geqrs    work, aux, info, b (rows, nrhs), or       (columns, nrhs), or (rows, nrhs), and
+//                  with adjoint (columns, nrhs)              info int32[8]
+//   jaxmg_syevd    a (rows, n)                               w (n), work = a, V (rows, count),
+//                                                            info int32[8]
 //
 // Matrices are row-major shards. A result that has an argument's name is aliased to it: they are
-// one buffer, unless XLA could not arrange it.
+// one buffer, unless XLA could not arrange it. In the QR family n is the number of rows of A,
+// per = ceil(min(n, columns) / ranks), and q and work may be one buffer. V is absent without
+// vectors, and where count = n: then it is in `work`.
 #pragma once
 
 #include <cstdint>
@@ -52,6 +66,13 @@ struct Operands {
   Info* info = nullptr;
   void* solution = nullptr;  // b on entry
   void* scalar = nullptr;
+  std::int32_t* pivots = nullptr;
+  void* phase = nullptr;
+  const void* right_hand_side = nullptr;  // where the solution has another shape
+  void* triangular = nullptr;             // R
+  Info* report = nullptr;                 // info of the operation itself
+  void* values = nullptr;                 // eigenvalues
+  void* vectors = nullptr;                // eigenvectors, or null
   std::vector<AliasedPair> aliased;
 };
 
@@ -60,6 +81,8 @@ struct CallKind {
   PlanRequest request;
   std::int64_t triangle = -1;
   bool inverse = false;
+  bool adjoint = false;
+  std::int64_t first = 0;  // eigenvector
   bool operator==(const CallKind& other) const;
 };
 
@@ -76,5 +99,11 @@ CallKind call_kind(const jaxmg_call& call, const Context& context, Platform plat
 
 // Checks all buffers against the plan, and sorts them.
 Operands sort_operands(const jaxmg_call& call, const Plan& plan);
+
+// The parts of call_kind and sort_operands that belong to one family.
+void read_lu_attributes(const jaxmg_call& call, CallKind& kind);
+void sort_lu_operands(const jaxmg_call& call, const Plan& plan, Operands& operands);
+void read_eigen_kind(const jaxmg_call& call, CallKind& kind);
+void sort_eigen_operands(const jaxmg_call& call, const Plan& plan, Operands& operands);
 
 }  // namespace jaxmg

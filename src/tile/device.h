@@ -31,21 +31,67 @@
 //   unit_scale(lane, n, diagonal, stride, scale, inverse)
 //                    scale_i <- 2^-round(log2(Re a_ii) / 2) (1 if a_ii is not positive and finite),
 //                    inverse_i <- 1 / scale_i
-//   scale(lane, m, n, rows, columns, a, lda)              a_ij <- rows_i columns_j a_ij; columns may
-//                                                         be null
+//   scale(lane, m, n, rows, columns, a, lda)              a_ij <- rows_i columns_j a_ij; either may
+//                                                         be null, which stands for ones
 //   trsm(lane, side, uplo, op, diag, m, n, alpha, a, lda, b, ldb)
 //   potrf(lane, n, a, lda, position, info)
 //                    lower Cholesky factor in place, strict upper part of a untouched; a failing
 //                    minor j sets *info, unless it is set already, to
 //                    (not_positive_definite, position + j)
-//   invert_lower(lane, n, l, ldl, x, ldx)
-//                    x <- inv(L), or nothing where solve_diagonal needs none
+//   factor_panel(lane, n, m, a, lda, position, info)
+//                    of the n + m rows of a, the first n <- their lower Cholesky factor L (what is
+//                    above the diagonal loses its meaning), the others <- (the others) inv(L)^H;
+//                    info as for potrf
 //   inverse_block    edge of the blocks that invert_blocks inverts; 0: triangular solves are better
 //   invert_blocks(lane, n, l, ldl, x, ldx)
 //                    with B the block diagonal of L: x <- inv(B) on its diagonal blocks, inv(B) L
 //                    below them, 0 above; nothing if inverse_block is 0
+//   invert_lower(lane, n, l, ldl, x, ldx)
+//                    x <- inv(L), or nothing where solve_diagonal needs none
 //   solve_diagonal(lane, op, m, n, l, ldl, x, ldx, b, ldb, work)
 //                    b (m x n) <- b inv(op(L)); x is what invert_lower made; work holds m n elements
+//   getrf(lane, m, n, a, lda, first, pivots, position, equation, info)
+//                    LU factors of a panel with m >= n rows in place, L unit lower: row j changes
+//                    places with row pivots_j - first >= j. A pivot that is exactly zero divides
+//                    nothing and sets *info, unless it is set already, to (singular,
+//                    position + j + 1), with equation + j + 1 noted beside it
+//   trace_pivots(lane, n, pivots, first, moves)
+//                    moves <- what n interchanges do in all: row moves.from_i goes to row moves.to_i
+//                    for i < 2 n (-1: no row); to_i = i for i < n. Rows count from `first`
+//   move_rows(lane, n, moves, columns, a, lda, top, ldt)
+//                    rows of a move at once. New rows i < n of the list go to row i of top instead,
+//                    unless top is null, which may be a itself
+//   put_rows(lane, m, n, index, first, src, lds, dst, ldd)
+//                    row index_i - first of dst <- row i of src
+//   put_columns(lane, m, n, index, first, count, src, lds, dst, ldd)
+//                    column index_j - first of dst <- column j of src, where that is in 0 .. count-1
+//   take_columns(lane, m, n, index, first, count, src, lds, dst, ldd)
+//                    column j of dst <- column index_j - first of src, or 0 where there is none
+//   iota(lane, n, index)                     index_i <- i
+//   invert_triangle(lane, uplo, diag, n, a, lda, x, ldx)
+//                    x <- what solve_triangle needs of the triangle, or nothing
+//   invert_unit_blocks(lane, n, l, ldl, x, ldx)
+//                    as invert_blocks, of the unit lower triangle of l
+//   solve_triangle(lane, uplo, op, diag, m, n, a, lda, x, ldx, b, ldb, work)
+//                    b (m x n) <- b inv(op(A)), op none or transpose; work holds m n elements
+//   log_phase(lane, n, x, stride, log, phase)
+//                    *log (real) += sum log|x_i|, *phase *= product of x_i / |x_i|, 0 for 0
+//   pivot_sign(lane, n, pivots, phase)       *phase *= (-1)^(number of i with pivots_i != i)
+//   check_finite(lane, m, n, a, lda, info)   sets *info, if ok, to non_finite if a is not finite
+//   name_equation(lane, info)                position of a singular *info <- what getrf noted
+//   fill_if_kind(lane, info, kind, m, n, value, a, lda)    a <- value if info->kind is `kind`
+//   copy_triangle(lane, uplo, diag, m, n, src, lds, dst, ldd)
+//                    dst <- src within the triangle, without its diagonal if that is unit; the rest
+//                    of dst stays
+//   orthonormalise(lane, m, n, a, lda, r, ldr)
+//                    m >= n: a <- Q, r <- R of a = Q R with orthonormal columns of Q, whatever the
+//                    rank of a; zeros below R, whose diagonal is real
+//   lu_block         largest n of signed_lu
+//   signed_lu(lane, n, a, lda, signs)
+//                    a <- L \ U of a - S = L U, L of unit diagonal, S = diag(signs) of +-1 chosen so
+//                    that no pivot is less than 1 in magnitude, for a with columns of norm <= 1
+//   check_diagonal(lane, n, a, lda, position, info)
+//                    sets *info, if ok, to (singular, position + j) for the first zero a_jj, 1-based
 //   log_diagonal(lane, n, l, ldl, result)    *result (real) += 2 sum log Re l_ii
 //   check_hermitian(lane, n, diagonal, stride, v, y, z, result)
 //                    result[0] = max |y - conj(z)| with Im a_ii left out of both (v is real;
@@ -56,12 +102,53 @@
 //   reset(lane, info)                        *info <- success
 //   set_if_ok(lane, kind, position, info)    *info <- (kind, position) unless it has failed already
 //   set_phase(lane, phase, rank, info)       marks a failed info that has no phase yet
+//
+// For eigenproblems (a device without them says so by solves_eigenproblems = false). Arrays marked
+// "host" are in the host's memory; operations that return them wait for the lane. `work` is
+// Buffer::eigen_work of a plan, which may be null where a device needs none.
+//
+//   max_abs(lane, m, n, a, lda, result)      result[0] = max(result[0], |Re a_ij|, |Im a_ij|),
+//                                            result[1] = 1 if an element is not finite
+//   multiply(lane, m, n, factor, a, lda)     a <- factor a, factor being real
+//   real_diagonal(lane, n, a, stride)        Im a_i <- 0 for n elements at this distance
+//   householder_panel(lane, m, w, a, lda, r, ldr, t, ldt, work)
+//                    QR of a (m x w), k = min(m, w): a <- V (m x k, unit lower trapezoid, zeros
+//                    above), r (k x w) <- R, t (k x k, zeros below the diagonal) <- T with
+//                    Q = I - V T V^H and diagonal elements of R real
+//   store_band(lane, m, w, b, block, ldb, band, ld)
+//                    band[i - j + j ld] <- block_ij for 0 <= i - j <= b
+//   chase(lane, batch, band, ld, v, work)    the sweeps of a SweepBatch (tile/eigen.h) on a band
+//                    matrix, A_ij at band[i - j + j ld], ld = 2 b, zero below its half width b; v
+//                    (null: not kept) <- their reflectors
+//   pack_sweeps(lane, group, v, packed)      packed <- V and V T of each step of a group
+//   tridiagonal_part(lane, n, band, ld, d, e)    host d, e <- (real) diagonal and sub-diagonal
+//   widen(lane, n, src, dst)                 dst <- src, real numbers to the element type
+//   to_host(lane, n, src, host dst), from_host(lane, m, n, host src, lds, dst, ldd)
+//                    between real numbers of the device and doubles of the host
+//   gather_rows(lane, m, host index, n, src, lds, dst, ldd, work)  row i of dst <- row index_i of src
+//   rotate_rows(lane, count, host rotations, n, a, lda, work)      one Rotation after the other
+//   secular_roots(lane, k, host d, z, rho, first, count, host origin, tau, work) -> converged
+//   secular_weights(lane, k, host d, z, origin, tau, first, count, host weights, work)
+//   secular_vectors(lane, k, host d, weights, origin, tau, place, count, host roots, u, ldu, work)
+//                    column c of u (k x count) <- unit eigenvector roots[c], element j in row
+//                    place[j]; see tile/secular.h
+//   bisect(lane, n, host d, e2, low, high, tolerance, first, count, host w, work)
+//                    w[first + i] <- eigenvalues, see tile/sturm.h
 //   random_vector(lane, n, first, scale, v)  v_i <- scale times a real number in (-1, 1) made from
 //                                            first + i alone
 // clang-format on
 #pragma once
 
+#include <cstdint>
+
 namespace jaxmg {
+
+// Rows that change places, 2 n of them for n interchanges; the lists lie with the data.
+struct RowMoves {
+  std::int32_t* to;
+  std::int32_t* from;
+  RowMoves inverse() const { return {from, to}; }
+};
 
 enum class Op { none, transpose, conj_transpose };
 enum class Side { left, right };

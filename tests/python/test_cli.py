@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import json
 import os
+import pty
 import subprocess
 import sys
 from pathlib import Path
@@ -283,6 +285,36 @@ def test_repeated_entries_are_summed(tmp_path: Path) -> None:
     path.write_text(header + "2 2 4\n1 1 1.5\n2 1 2\n1 1 0.5\n2 1 1")
     expected = np.array([[2.0, 3.0], [3.0, 0.0]])
     np.testing.assert_array_equal(open_source(str(path), "A").dense(), expected)
+
+
+def test_a_terminal_sees_how_far_the_factorisation_is(tmp_path: Path) -> None:
+    n = 1200
+    rng = np.random.default_rng(3)
+    x = rng.uniform(-0.5, 0.5, (n, n))
+    np.save(tmp_path / "A.npy", x + x.T + 60 * np.eye(n))
+    np.save(tmp_path / "b.npy", np.ones(n))
+    command = ["solve", "A.npy", "b.npy", "-o", "x.npy", "--devices", "8", "--tile", "2"]
+    program = f"import sys; sys.argv[1:] = {command!r}; from jaxmg.cli import main; main()"
+    environment = {**os.environ, "JAX_PLATFORMS": "cpu", "TERM": "xterm", "COLUMNS": "120"}
+    for name in ("XLA_FLAGS", "JAX_NUM_CPU_DEVICES", "NO_COLOR", "TTY_COMPATIBLE"):
+        environment.pop(name, None)
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-c", program],
+        cwd=tmp_path,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=theirs,
+    )
+    os.close(theirs)
+    shown = b""
+    with contextlib.suppress(OSError):  # the other end is closed
+        while piece := os.read(ours, 4096):
+            shown += piece
+    os.close(ours)
+    assert process.wait(timeout=60) == 0, shown
+    assert b"Cholesky factorisation, n = 1200, float64, 8 devices" in shown
+    assert "backward error" in process.communicate()[0].decode()
 
 
 def test_plan_needs_no_devices(tmp_path: Path) -> None:

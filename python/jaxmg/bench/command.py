@@ -62,7 +62,7 @@ def _show_model(
     Default on CPU: n = 4096, float64, on 1 and on 8 virtual devices,
       against scipy and jax_sharded.
     Default on GPU: n = 8192 ... 131072 as fits, float32 and float64, on all
-      GPUs, against jax.
+      GPUs, against jax and cusolvermg.
     """,
 )
 @click.argument("names", nargs=-1, type=click.Choice([*ROUTINES]), metavar="[ROUTINE]...")

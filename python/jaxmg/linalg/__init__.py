@@ -3,6 +3,46 @@
 """
 
 from .._factor_object import CholeskyFactor
-from .cholesky import cho_factor, cho_solve, logdet, solve
+from .._lu_factor import LUFactor, SlogdetResult
+from .._qr_factor import QRFactor, qr_factor
+from .cholesky import cho_factor, cho_solve, logdet
+from .eigen import EighResult, EighSelection, eigh, eigvalsh
+from .general import det, inv, lu_factor, lu_solve, slogdet, solve
+from .lstsq import lstsq
+from .lu import lu
+from .polar import polar
+from .qr import QRResult, qr
+from .svd import SVDResult, cond, matrix_rank, norm, pinv, svd, svdvals
 
-__all__ = ["CholeskyFactor", "cho_factor", "cho_solve", "logdet", "solve"]
+__all__ = [
+    "CholeskyFactor",
+    "EighResult",
+    "EighSelection",
+    "LUFactor",
+    "QRFactor",
+    "QRResult",
+    "SVDResult",
+    "SlogdetResult",
+    "cho_factor",
+    "cho_solve",
+    "cond",
+    "det",
+    "eigh",
+    "eigvalsh",
+    "inv",
+    "logdet",
+    "lstsq",
+    "lu",
+    "lu_factor",
+    "lu_solve",
+    "matrix_rank",
+    "norm",
+    "pinv",
+    "polar",
+    "qr",
+    "qr_factor",
+    "slogdet",
+    "solve",
+    "svd",
+    "svdvals",
+]

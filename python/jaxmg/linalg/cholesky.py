@@ -58,8 +58,9 @@ def cho_factor(
     Args:
         a: the matrix, shape (..., n, n).
         lower: True or False says that only the lower or upper triangle is valid. None: all is.
-        overwrite_a: eagerly, whether a single matrix may be overwritten; it is deleted then, and
-            derivatives are those with respect to right-hand sides alone.
+        overwrite_a: whether a single matrix may be overwritten. Derivatives are those with respect
+            to right-hand sides alone then. Eagerly `a` is deleted; under ``jit`` the factor takes
+            its place if the jitted function donates it and returns the factor.
         check_finite: accepted as in SciPy. NaN and infinities always give a status and NaN.
         mesh: the mesh to work on; None finds it from `a` or the context.
         in_specs: the spec of `a`.
@@ -116,7 +117,8 @@ def cho_factor(
             a, Factor(empty, jnp.zeros((0,), r.dtype), jnp.zeros((8,), jnp.int32)), r, lower
         )
     if not in_place:
-        return CholeskyFactor(a, factorise(r, jax.lax.stop_gradient(a)), r, lower)
+        parts = factorise(r, jax.lax.stop_gradient(a))
+        return CholeskyFactor(None if overwrite_a else a, parts, r, lower)
     with giving_away(a, given):
         parts = factorise_in_place(r, a)
     return CholeskyFactor(None, parts, r, lower)

@@ -5,6 +5,7 @@
 #include "tile/cuda/launch.h"
 #include "tile/cuda/scalar.h"
 #include "tile/cuda/scratch.h"
+#include "tile/cuda/triangle.h"
 
 namespace jaxmg::tile {
 namespace {
@@ -89,6 +90,74 @@ Size vector_bytes(Size n) {
   return round_up(n * static_cast<Size>(sizeof(T)), 256);
 }
 
+// Columns from which a product with the transpose is worth a kernel of our own: where the library
+// takes a matrix of more than 2^31 elements, its own is far from the speed of memory.
+constexpr Size kLongColumn = 8192;
+
+__device__ float sum_of_lanes(float x) {
+  for (int width = 16; width > 0; width /= 2) {
+    x += __shfl_xor_sync(0xffffffffu, x, width);
+  }
+  return x;
+}
+__device__ double sum_of_lanes(double x) {
+  for (int width = 16; width > 0; width /= 2) {
+    x += __shfl_xor_sync(0xffffffffu, x, width);
+  }
+  return x;
+}
+template <class R>
+__device__ DeviceComplex<R> sum_of_lanes(DeviceComplex<R> x) {
+  return {sum_of_lanes(x.re), sum_of_lanes(x.im)};
+}
+
+// c_j <- alpha a_j^T b + beta c_j, or alpha a_j^H b + beta c_j, a block to a column a_j.
+template <bool kConjugate, class D>
+__global__ void __launch_bounds__(kThreads)
+    column_dots_kernel(Size m, D alpha, const D* a, Size lda, const D* b, D beta, bool add, D* c) {
+  constexpr int batch = 4;
+  __shared__ D partial[kThreads / 32];
+  const D* const column = a + static_cast<Size>(blockIdx.x) * lda;
+  D sum{};
+  for (Size i0 = threadIdx.x; i0 < m; i0 += batch * kThreads) {
+    D x[batch];
+#pragma unroll
+    for (int u = 0; u < batch; ++u) {
+      x[u] = i0 + u * kThreads < m ? column[i0 + u * kThreads] : D{};
+    }
+#pragma unroll
+    for (int u = 0; u < batch; ++u) {
+      if (i0 + u * kThreads < m) {
+        sum = sum + (kConjugate ? conjugate(x[u]) : x[u]) * b[i0 + u * kThreads];
+      }
+    }
+  }
+  sum = sum_of_lanes(sum);
+  if (threadIdx.x % 32 == 0) {
+    partial[threadIdx.x / 32] = sum;
+  }
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    for (int w = 1; w < kThreads / 32; ++w) {
+      sum = sum + partial[w];
+    }
+    sum = alpha * sum;
+    c[blockIdx.x] = add ? sum + beta * c[blockIdx.x] : sum;
+  }
+}
+
+template <class T>
+void column_dots(CudaLane& lane, bool conjugated, Size m, Size n, T alpha, const T* a, Size lda,
+                 const T* b, T beta, T* c) {
+  const auto blocks = static_cast<unsigned>(narrow(n));
+  const auto kernel = conjugated ? column_dots_kernel<true, DeviceType<T>>
+                                 : column_dots_kernel<false, DeviceType<T>>;
+  kernel<<<blocks, kThreads, 0, lane.stream()>>>(m, on_device_value(alpha), on_device(a), lda,
+                                                 on_device(b), on_device_value(beta), beta != T(0),
+                                                 on_device(c));
+  JAXMG_CUDA_CHECK(cudaGetLastError());
+}
+
 // C is a column: c <- alpha op(A) b + beta c, where b is a column of B, or a row of it.
 template <class T>
 void column_product(CudaLane& lane, Op op_a, Op op_b, Size m, Size k, const T& alpha, const T* a,
@@ -99,6 +168,9 @@ void column_product(CudaLane& lane, Op op_a, Op op_b, Size m, Size k, const T& a
     conjugate_vector(lane, k, b, stride, vector, 1);
     b = vector;
     stride = 1;
+  }
+  if (op_a != Op::none && stride == 1 && k >= kLongColumn && m > 0) {
+    return column_dots<T>(lane, conjugates<T>(op_a), k, m, alpha, a, lda, b, beta, c);
   }
   JAXMG_CUDA_CHECK(Blas<T>::gemv(lane.blas(), operation<T>(op_a), op_a == Op::none ? m : k,
                                  op_a == Op::none ? k : m, in(&alpha), in(a), lda, in(b), stride,
@@ -149,18 +221,22 @@ bool vector_product(CudaLane& lane, Op op_a, Op op_b, Size m, Size n, Size k, T 
   return true;
 }
 
-// The triangle of L without what lies above it: a factor's strict upper part still holds A. It lies
-// in the lane's scratch, behind the place of one vector.
+// Scratch for a triangle, behind the place of one vector.
 template <class T>
-T* lower_triangle(CudaLane& lane, Size n, const T* l, Size ldl) {
+T* triangle_scratch(CudaLane& lane, Size n) {
   char* const scratch = static_cast<char*>(lane.scratch(triangle_bytes(dtype_of<T>, n)));
-  T* const copy = reinterpret_cast<T*>(scratch + vector_bytes<T>(n));
-  const DeviceType<T>* from = on_device(l);
-  DeviceType<T>* to = on_device(copy);
-  const DeviceType<T> zero = on_device_value(T(0));
-  for_each(lane, n, n,
-           [=] __device__(Size i, Size j) { to[i + j * n] = i >= j ? from[i + j * ldl] : zero; });
-  return copy;
+  return reinterpret_cast<T*>(scratch + vector_bytes<T>(n));
+}
+
+// b <- b inv(op(L)) for a lower triangle with zeros above it, x being its inverse; see
+// solve_diagonal.
+template <class T>
+void solve_corrected(CudaLane& lane, Op op, Size m, Size n, const T* l, const T* x, Size ldx, T* b,
+                     Size ldb, T* work) {
+  Cuda::gemm(lane, Op::none, op, m, n, n, T(1), b, ldb, x, ldx, T(0), work, m);
+  Cuda::gemm(lane, Op::none, op, m, n, n, T(-1), work, m, l, n, T(1), b, ldb);
+  Cuda::gemm(lane, Op::none, op, m, n, n, T(1), b, ldb, x, ldx, T(1), work, m);
+  Cuda::copy(lane, m, n, work, m, b, ldb);
 }
 
 }  // namespace
@@ -215,11 +291,22 @@ void Cuda::solve_diagonal(Lane& lane, Op op, Size m, Size n, const T* l, Size ld
   if (m <= 0 || n <= 0) {
     return;
   }
-  const T* lower = lower_triangle(lane, n, l, ldl);
-  gemm(lane, Op::none, op, m, n, n, T(1), b, ldb, x, ldx, T(0), work, m);
-  gemm(lane, Op::none, op, m, n, n, T(-1), work, m, lower, n, T(1), b, ldb);
-  gemm(lane, Op::none, op, m, n, n, T(1), b, ldb, x, ldx, T(1), work, m);
-  copy(lane, m, n, work, m, b, ldb);
+  T* const lower = triangle_scratch<T>(lane, n);
+  copy_triangle(lane, Uplo::lower, Diag::non_unit, n, l, ldl, lower);
+  solve_corrected(lane, op, m, n, lower, x, ldx, b, ldb, work);
+}
+
+// b inv(U) = b inv(L)^T with L = U^T.
+template <class T>
+void Cuda::solve_triangle(Lane& lane, Uplo uplo, Op op, Diag diag, Size m, Size n, const T* a,
+                          Size lda, const T* x, Size ldx, T* b, Size ldb, T* work) {
+  if (m <= 0 || n <= 0) {
+    return;
+  }
+  T* const lower = triangle_scratch<T>(lane, n);
+  copy_triangle(lane, uplo, diag, n, a, lda, lower);
+  const bool transposes = (op == Op::none) != (uplo == Uplo::lower);
+  solve_corrected(lane, transposes ? Op::transpose : Op::none, m, n, lower, x, ldx, b, ldb, work);
 }
 
 #define JAXMG_INSTANTIATE(T)                                                                       \
@@ -230,7 +317,9 @@ void Cuda::solve_diagonal(Lane& lane, Op op, Size m, Size n, const T* l, Size ld
   template void Cuda::trsm<T>(Lane&, Side, Uplo, Op, Diag, Size, Size, T, const T*, Size, T*,      \
                               Size);                                                               \
   template void Cuda::solve_diagonal<T>(Lane&, Op, Size, Size, const T*, Size, const T*, Size, T*, \
-                                        Size, T*);
+                                        Size, T*);                                                 \
+  template void Cuda::solve_triangle<T>(Lane&, Uplo, Op, Diag, Size, Size, const T*, Size,         \
+                                        const T*, Size, T*, Size, T*);
 JAXMG_INSTANTIATE(float)
 JAXMG_INSTANTIATE(double)
 JAXMG_INSTANTIATE(std::complex<float>)
