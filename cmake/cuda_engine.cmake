@@ -11,7 +11,9 @@ add_library(${JAXMG_CUDA_ENGINE} SHARED
   src/ffi/c_api.cpp
   src/ffi/cuda_engine.cpp
   src/ffi/elastic_pool.cpp
+  src/ffi/operand_reader.cpp
   src/ffi/operands.cpp
+  src/ffi/operands_triangular.cpp
   src/ffi/outcome.cpp
   src/ffi/rendezvous.cpp)
 target_compile_definitions(${JAXMG_CUDA_ENGINE} PRIVATE JAXMG_VERSION="${JAXMG_VERSION}")

@@ -50,6 +50,7 @@ target_sources(jaxmg_base PRIVATE
   src/ffi/elastic_pool.cpp
   src/ffi/operand_reader.cpp
   src/ffi/operands.cpp
+  src/ffi/operands_triangular.cpp
   src/ffi/outcome.cpp
   src/ffi/rendezvous.cpp)
 

@@ -123,20 +123,19 @@ def batch_potrs(
     *,
     r: Resolved,
     replicated: bool,
+    **params: Any,
 ) -> tuple[Sequence[Array], Sequence[int]]:
-    """Rule for solutions: right-hand sides of one factor are columns of one solve."""
-    if any(d is not None for d in dims[:3]):
-        return batch_factor_operation(
-            primitive, one_device, arrays, dims, r=r, replicated=replicated
-        )
-    work, aux, info, b = arrays
-    (d,) = [d for d in dims if d is not None]
+    """Rule for solutions: right-hand sides, the last operand, are columns of one solve."""
+    params["replicated"] = replicated
+    *factor, b = arrays
+    if any(d is not None for d in dims[:-1]):
+        return batch_factor_operation(primitive, one_device, arrays, dims, r=r, **params)
+    d = dims[-1]
+    assert d is not None
     b = jnp.moveaxis(b, d, 1)  # (rows, batch, columns)
     rows, count, columns = b.shape
     spec = type_spec(b) if r.layout.explicit else PartitionSpec(None, None, None)
     b = reshard(r.layout, b, PartitionSpec(spec[0], None, None))
-    (x,) = primitive.bind(
-        work, aux, info, b.reshape(rows, count * columns), r=r, replicated=replicated
-    )
+    (x,) = primitive.bind(*factor, b.reshape(rows, count * columns), r=r, **params)
     x = x.reshape(rows, count, columns)
     return [reshard(r.layout, x, spec)], [1]

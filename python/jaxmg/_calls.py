@@ -14,7 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from ._layout import Layout, Resolved
+from ._layout import NATURAL, Layout, Resolved
+from ._operands import pad_rows
 
 CONTEXT_VERSION = 1
 # The element of `info` in which Python notes how many ranks made a factor (0: those of the
@@ -63,6 +64,8 @@ def _call(target: str, results: Any, aliases: dict[int, int], *args: Any, **attr
 
 def potrf(r: Resolved, ctx: Array, a: Array) -> tuple[Array, Array, Array]:
     """Factors. `a` is (rows, n); returns the factor in its place, aux and info."""
+    rows = a.shape[0]
+    a = pad_rows(a, max(r.room, rows))  # tiles that are dealt out may need more rows
     results = (
         Shape(a.shape, a.dtype),
         Shape((r.aux_count,), a.dtype),
@@ -76,10 +79,11 @@ def potrf(r: Resolved, ctx: Array, a: Array) -> tuple[Array, Array, Array]:
         a,
         n=r.n,
         tile=r.tile,
+        order=r.order,
         precision=r.precision,
         triangle=r.triangle,
     )
-    return work, aux, info
+    return work[:rows], aux, info
 
 
 def potrs(
@@ -97,6 +101,7 @@ def potrs(
         b,
         n=r.n,
         tile=r.tile,
+        order=r.order,
         replicated=int(replicated),
     )
     return x
@@ -105,14 +110,17 @@ def potrs(
 def logdet(r: Resolved, ctx: Array, work: Array, info: Array) -> Array:
     """log(det(A)) from a factor."""
     result = Shape((), jnp.dtype(r.real_dtype))
-    value: Array = _call("jaxmg_logdet", result, {}, ctx, work, info, n=r.n, tile=r.tile)
+    value: Array = _call(
+        "jaxmg_logdet", result, {}, ctx, work, info, n=r.n, tile=r.tile, order=r.order
+    )
     return value
 
 
 def potri(r: Resolved, ctx: Array, work: Array, aux: Array, info: Array) -> Array:
     """The rows of A^-1, in the place of the factor."""
     result = Shape(work.shape, work.dtype)
-    x: Array = _call("jaxmg_potri", result, {1: 0}, ctx, work, aux, info, n=r.n, tile=r.tile)
+    attrs = {"n": r.n, "tile": r.tile, "order": r.order}
+    x: Array = _call("jaxmg_potri", result, {1: 0}, ctx, work, aux, info, **attrs)
     return x
 
 
@@ -132,6 +140,8 @@ def locate(r: Resolved, ctx: Array, work: Array, aux: Array, info: Array) -> tup
 
     Elimination goes in an order of its own, so that the place where it stopped is not LAPACK's.
     """
+    if r.order == NATURAL:
+        return work, info
     found: tuple[Array, Array] = lax.cond(
         info[0] > 0,
         lambda work, aux, info: locate_always(r, ctx, work, aux, info),
@@ -141,6 +151,66 @@ def locate(r: Resolved, ctx: Array, work: Array, aux: Array, info: Array) -> tup
         info,
     )
     return found
+
+
+def trsm(
+    r: Resolved,
+    ctx: Array,
+    a: Array,
+    b: Array,
+    *,
+    upper: bool,
+    transpose: int,
+    unit: bool,
+    replicated: bool,
+) -> Array:
+    """Solves op(A) x = b with one triangle of A, in the order of `r`. `b` as for potrs."""
+    x: Array = _call(
+        "jaxmg_trsm",
+        Shape(b.shape, b.dtype),
+        {2: 0},
+        ctx,
+        a,
+        b,
+        n=r.n,
+        tile=r.tile,
+        order=r.order,
+        triangle=int(upper),
+        transpose=transpose,
+        unit=int(unit),
+        replicated=int(replicated),
+    )
+    return x
+
+
+def mirror(r: Resolved, ctx: Array, a: Array, *, upper: bool) -> Array:
+    """Writes the conjugate transpose of one triangle of A, which is valid, to the other one."""
+    result = Shape(a.shape, a.dtype)
+    attrs = {"n": r.n, "tile": r.tile, "triangle": int(upper)}
+    out: Array = _call("jaxmg_mirror", result, {1: 0}, ctx, a, **attrs)
+    return out
+
+
+def cholupdate(
+    r: Resolved, ctx: Array, work: Array, aux: Array, info: Array, v: Array, *, downdate: bool
+) -> tuple[Array, Array, Array]:
+    """The factor of A + v v^H, or A - v v^H, in place; `v` is (n, k) on every rank."""
+    results = tuple(Shape(x.shape, x.dtype) for x in (work, aux, info))
+    work, aux, info = _call(
+        "jaxmg_cholupdate",
+        results,
+        {1: 0, 2: 1, 3: 2},
+        ctx,
+        work,
+        aux,
+        info,
+        v,
+        n=r.n,
+        tile=r.tile,
+        order=r.order,
+        downdate=int(downdate),
+    )
+    return work, aux, info
 
 
 def cyclic(ctx: Array, a: Array, *, n: int, tile: int, inverse: bool) -> Array:

@@ -23,14 +23,17 @@ from ._arguments import (
 )
 from ._cholesky import Factor
 from ._context import on_own_mesh
-from ._layout import Resolved
-from ._operands import constrain, gathered, on_mesh
+from ._layout import NATURAL, Resolved
+from ._operands import constrain, constrain_rows, gathered, on_mesh
 from ._resolve import rhs_spec, splits_rows
+from ._triangular_primitives import triangle_p
 
 
 def elimination_order(r: Resolved) -> np.ndarray:
     """Row of A that is eliminated at each place: tile 0 of every rank, tile 1 of every rank, ..."""
     index = np.arange(r.n)
+    if r.order == NATURAL:
+        return index
     rank, local = index // max(r.rows, 1), index % max(r.rows, 1)
     return np.lexsort((local, rank, local // r.tile))
 
@@ -91,6 +94,10 @@ def _inverse(r: Resolved, a: Array, f: Factor) -> Array:
 @on_own_mesh
 @functools.partial(jax.jit, static_argnums=0)
 def _triangle(r: Resolved, f: Factor) -> tuple[Array, Array]:
+    if r.order == NATURAL:
+        (x,) = triangle_p.bind(f.work, f.info, r=r, upper=False)
+        x = constrain_rows(r.layout, x)
+        return x if x.shape[0] == r.n else gathered(r.layout, x)[: r.n], jnp.arange(r.n)
     alone = f.info[_calls.MADE_ON] == 1
     order = jnp.where(alone, jnp.arange(r.n), jnp.asarray(elimination_order(r)))
     # Row g of the work buffer holds column g of conj(L), in natural numbering on both sides.
@@ -213,7 +220,8 @@ class CholeskyFactor:
         """L and the order p with A[p][:, p] = L L^H.
 
         Rows are eliminated in an order that balances the load, hence the permutation. L is
-        collected from all devices: this is meant for matrices that fit on one.
+        collected from all devices then: this is meant for matrices that fit on one. A factor with
+        ``order="natural"`` has p = 0, 1, ..., and L keeps the rows on their devices.
 
         Returns:
             The lower triangle L, shape (n, n), and the indices p, shape (n,).

@@ -14,19 +14,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-
-def _places(a: Array, first_row: Any) -> tuple[Array, Array]:
-    """Row and column of each element, split over devices as the type of `a` shows."""
-    rows = first_row + lax.broadcasted_iota(jnp.int32, a.shape, 0)
-    columns = lax.broadcasted_iota(jnp.int32, a.shape, 1)
-    kind = jax.typeof(a).sharding
-    if any(entry is not None for entry in kind.spec):
-        return jax.sharding.reshard(rows, kind), jax.sharding.reshard(columns, kind)
-    return rows, columns
+from ._operands import places
 
 
 def _strict(triangle: int, rows: Array, columns: Array) -> Array:
@@ -41,7 +32,7 @@ def valid_part(triangle: int, a: Array, first_row: Any = 0) -> Array:
     """The part with weight * (part + part^H) = A. `first_row`: index of row 0 of `a` in A."""
     if triangle < 0:
         return a
-    rows, columns = _places(a, first_row)
+    rows, columns = places(a, first_row)
     strict = jnp.where(_strict(triangle, rows, columns), a, jnp.zeros_like(a))
     diagonal = jnp.where(rows == columns, a, jnp.zeros_like(a))
     return strict + (0.5 * jnp.real(diagonal)).astype(a.dtype)
@@ -51,7 +42,7 @@ def weighted_triangle(triangle: int, change: Array, first_row: Any = 0) -> Array
     """W with Re sum(conj(X) * W) = Re sum(conj(X) * (change of A)) for every Hermitian X."""
     if triangle < 0:
         return change
-    rows, columns = _places(change, first_row)
+    rows, columns = places(change, first_row)
     zero = jnp.zeros_like(change)
     strict = jnp.where(_strict(triangle, rows, columns), 2 * change, zero)
     return strict + jnp.where(rows == columns, change, zero)

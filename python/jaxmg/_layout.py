@@ -19,7 +19,18 @@ from . import _native
 
 AnyMesh = Mesh | AbstractMesh
 
-ROUTINES = {"potrf": 0, "potrs": 1, "logdet": 2, "locate": 3, "mirror": 4, "cyclic": 5, "potri": 6}
+ROUTINES = {
+    "potrf": 0,
+    "potrs": 1,
+    "logdet": 2,
+    "locate": 3,
+    "mirror": 4,
+    "cyclic": 5,
+    "potri": 6,
+    "trsm": 7,
+    "cholupdate": 8,
+}
+RELABELLED, NATURAL = 0, 1  # orders of elimination
 DTYPES = {"float32": 0, "float64": 1, "complex64": 2, "complex128": 3}
 PLATFORMS = {"cpu": 0, "cuda": 1}
 
@@ -134,6 +145,8 @@ class Resolved:
         precision: 0: products in the element type; 1: float32 by half-precision parts.
         triangle: -1: all of A is valid; 0: only the lower triangle; 1: only the upper one.
         exposed: whether the factor is handed to the user, who may move it elsewhere.
+        order: RELABELLED or NATURAL.
+        room: rows that each rank needs while it factors.
     """
 
     layout: Layout
@@ -145,6 +158,8 @@ class Resolved:
     triangle: int = -1
     exposed: bool = False
     precision: int = 0
+    order: int = RELABELLED
+    room: int = 0
 
     @property
     def padded_rows(self) -> int:
@@ -165,7 +180,16 @@ class Resolved:
         mesh = self.layout.mesh
         shape = () if mesh is None else tuple(mesh.shape.items())
         text = repr(
-            (shape, self.layout.axes, self.n, self.dtype, self.tile, self.triangle, self.precision)
+            (
+                shape,
+                self.layout.axes,
+                self.n,
+                self.dtype,
+                self.tile,
+                self.triangle,
+                self.precision,
+                self.order,
+            )
         )
         return zlib.crc32(text.encode()) & 0x7FFFFFFF
 
@@ -179,6 +203,7 @@ class Resolved:
             tile=self.tile,
             triangle=self.triangle,
             precision=self.precision,
+            order=self.order,
         )
 
 
@@ -195,6 +220,7 @@ def entries(
     replicated_rhs: bool = True,
     columns: int = 0,
     precision: int = 0,
+    order: int = RELABELLED,
 ) -> dict[str, Any]:
     """The engine's plan of one call, as a dictionary."""
     return _native.plan_entries(
@@ -209,6 +235,7 @@ def entries(
         replicated_rhs=int(replicated_rhs),
         columns=columns,
         precision=precision,
+        order=order,
     )
 
 
@@ -222,12 +249,14 @@ def resolve_plan(
     triangle: int = -1,
     exposed: bool = False,
     precision: int = 0,
+    order: int = RELABELLED,
+    routine: str = "potrf",
 ) -> Resolved:
-    """Asks the engine for the tile and the sizes that belong to a layout."""
+    """Asks the engine for the tile of a routine and the sizes that belong to a layout."""
     if layout.platform != "cuda" or dtype != "float32":
         precision = 0
     found = entries(
-        "potrf",
+        routine,
         n,
         dtype,
         layout.ranks,
@@ -235,6 +264,7 @@ def resolve_plan(
         tile=tile,
         mirror=triangle >= 0,
         precision=precision,
+        order=order,
     )
     return Resolved(
         layout=layout,
@@ -246,4 +276,6 @@ def resolve_plan(
         triangle=triangle,
         exposed=exposed,
         precision=precision,
+        order=order,
+        room=int(found["matrix_rows"]),
     )

@@ -23,7 +23,7 @@ from jax.sharding import AbstractMesh, PartitionSpec
 from . import _calls
 from ._batching import in_turn
 from ._hermitian import transposed, valid_part, weight, weighted_triangle
-from ._layout import Layout, Resolved, platform_of
+from ._layout import NATURAL, Layout, Resolved, platform_of
 from ._operands import pad_rows
 from ._resolve import split_axes
 
@@ -202,7 +202,8 @@ def factor(r: Resolved, a: Array) -> tuple[Array, Array, Array]:
 
 
 def locate(r: Resolved, work: Array, aux: Array, info: Array) -> tuple[Array, Array]:
-    work, info = _locate(r)(work, aux, info)
+    if r.order != NATURAL:
+        work, info = _locate(r)(work, aux, info)
     return work, info
 
 

@@ -27,6 +27,9 @@ TARGETS = (
     "jaxmg_locate",
     "jaxmg_cyclic",
     "jaxmg_potri",
+    "jaxmg_mirror",
+    "jaxmg_trsm",
+    "jaxmg_cholupdate",
 )
 STATE_TYPE = "JaxMgSite"
 
@@ -134,7 +137,7 @@ class _PlanRequest(ctypes.Structure):
 
     _fields_ = (
         *((name, ctypes.c_int32) for name in ("routine", "dtype", "ranks", "platform")),
-        *((name, ctypes.c_int32) for name in ("mirror", "replicated_rhs", "precision", "spare")),
+        *((name, ctypes.c_int32) for name in ("mirror", "replicated_rhs", "precision", "order")),
         *((name, ctypes.c_int64) for name in ("n", "nrhs", "tile", "library_bytes", "columns")),
     )
 

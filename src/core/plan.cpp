@@ -24,10 +24,25 @@ Size choose_tile(const PlanRequest& q) {
   } else {
     tile = q.n >= 24576 ? 1024 : q.n >= 6144 ? 512 : q.n >= 2048 ? 256 : 128;
   }
-  return std::min(tile, rows);
+  tile = std::min(tile, rows);
+  if (q.routine == Routine::trsm && q.ranks == 1) {
+    return rows;  // nobody waits for a part of it
+  }
+  if (q.order == Order::natural && q.routine == Routine::potrf) {
+    // Tiles that divide a shard are dealt out in place: see matrix_rows().
+    for (Size d = tile; 4 * d > tile; --d) {
+      if (rows % d == 0) {
+        return d;
+      }
+    }
+  }
+  return tile;
 }
 
 Size choose_group(const PlanRequest& q, Size tile) {
+  if (q.order == Order::natural) {
+    return 1;  // tiles that were dealt out do not follow each other in the matrix
+  }
   if (q.group > 0) {
     return q.group;
   }
@@ -56,10 +71,16 @@ Plan::Plan(const PlanRequest& request) : request_(request) {
   }
   rhs_block_ = std::clamp<Size>(q.nrhs, 1, kMaxRhsBlock);
 
-  const Decisions decided = {tile_, precision_, rhs_block_};
+  matrix_rows_ = rows;
+  if (q.routine == Routine::potrf && q.order == Order::natural) {
+    matrix_rows_ = std::max(rows, cyclic().capacity());
+  }
+
+  const Decisions decided = {tile_, precision_, rhs_block_, matrix_rows_};
   EntryList list;
   add_cholesky_entries(q, decided, list);
   add_redistribution_entries(q, decided, list);
+  add_triangular_entries(q, decided, list);
   if (q.library_bytes > 0) {
     list.scratch(Buffer::library, DType::f32, ceil_div(q.library_bytes, 4));
   }
@@ -99,6 +120,10 @@ Distribution Plan::distribution(Order order) const {
   return Distribution(request_.n, request_.ranks, tile_, Storage::contiguous, order);
 }
 
+Distribution Plan::cyclic() const {
+  return Distribution(request_.n, request_.ranks, tile_, Storage::cyclic);
+}
+
 double Plan::flops() const {
   const double n = static_cast<double>(request_.n);
   const double k = static_cast<double>(request_.nrhs);
@@ -111,6 +136,10 @@ double Plan::flops() const {
       return unit * n * n * n * 2.0 / 3.0;
     case Routine::potrs:
       return unit * 2.0 * n * n * k;
+    case Routine::trsm:
+      return unit * n * n * k;
+    case Routine::cholupdate:
+      return unit * 2.0 * n * n * k;
     case Routine::logdet:
     case Routine::mirror:
     case Routine::cyclic:
@@ -120,12 +149,13 @@ double Plan::flops() const {
 }
 
 std::string_view name(Buffer buffer) {
-  constexpr std::array<std::string_view, 22> names = {
-      "matrix",          "right_hand_side", "saved_diagonal",  "tile_inverse",   "panel_even",
-      "panel_odd",       "split_even",      "split_odd",       "row_scale",      "inverse_scale",
-      "panel_inverse",   "partial_sums",    "tile_rhs",        "tile_rhs_other", "row_block",
-      "probe_vector",    "probe_product",   "probe_transpose", "probe_result",   "send_staging",
-      "receive_staging", "library"};
+  constexpr std::array<std::string_view, 26> names = {
+      "matrix",        "right_hand_side", "saved_diagonal",  "tile_inverse",   "panel_even",
+      "panel_odd",     "split_even",      "split_odd",       "row_scale",      "inverse_scale",
+      "panel_inverse", "partial_sums",    "tile_rhs",        "tile_rhs_other", "row_block",
+      "probe_vector",  "probe_product",   "probe_transpose", "probe_result",   "update_columns",
+      "rotation",      "update_even",     "update_odd",      "send_staging",   "receive_staging",
+      "library"};
   return names[static_cast<std::size_t>(buffer)];
 }
 
@@ -134,7 +164,8 @@ std::string Plan::json() const {
   std::ostringstream out;
   out << "{\"routine\":\"" << name(request_.routine) << "\",\"n\":" << request_.n
       << ",\"nrhs\":" << request_.nrhs << ",\"ranks\":" << request_.ranks << ",\"tile\":" << tile_
-      << ",\"group\":" << group_ << ",\"rhs_block\":" << rhs_block_
+      << ",\"matrix_rows\":" << matrix_rows_ << ",\"group\":" << group_
+      << ",\"rhs_block\":" << rhs_block_
       << ",\"aux_count\":" << aux_count(request_.n, request_.ranks, tile_)
       << ",\"scratch_bytes\":" << scratch_bytes_ << ",\"total_bytes\":" << total_bytes()
       << ",\"flops\":" << flops() << ",\"entries\":[";

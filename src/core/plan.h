@@ -18,6 +18,10 @@ enum class Platform { cpu, cuda };
 // Which part of a Hermitian matrix holds valid numbers.
 enum class Triangle { whole = -1, lower = 0, upper = 1 };
 
+// Columns of a factor that one rotation of an update covers, and columns that are added together.
+inline constexpr Size kUpdateWidth = 64;
+inline constexpr Size kUpdateColumns = 32;
+
 // Arithmetic of products inside a factorisation.
 enum class Precision {
   native,  // that of the element type
@@ -45,6 +49,10 @@ enum class Buffer {
   probe_product,    // n
   probe_transpose,  // n
   probe_result,     // 4 reals
+  update_columns,   // columns of a factor before their rotation
+  rotation,         // of one block of an update
+  update_even,      // n x k: what is to be added to a factor
+  update_odd,
   send_staging,
   receive_staging,
   library,  // what the vendor library asks for
@@ -76,6 +84,7 @@ struct PlanRequest {
   Size library_bytes = 0;      // scratch that the tile library needs, asked by the caller
   Size columns = 0;            // columns of a matrix that is redistributed (0: n)
   Size staging_bytes = 0;      // of one staging buffer (0: choose); less than the least is raised
+  Order order = Order::relabelled;  // in which a factor is, or has been, eliminated
 };
 
 class Plan {
@@ -98,7 +107,13 @@ class Plan {
   Size scratch_bytes() const { return scratch_bytes_; }
   // Everything that is alive at once on one rank.
   Size total_bytes() const;
-  Distribution distribution(Order order = Order::relabelled) const;
+  // Rows that the matrix operand has room for on each rank.
+  Size matrix_rows() const { return matrix_rows_; }
+  // How the rows of the matrix lie, eliminated as was asked for or in another order.
+  Distribution distribution() const { return distribution(request_.order); }
+  Distribution distribution(Order order) const;
+  // The same tiles dealt out to the ranks in turn.
+  Distribution cyclic() const;
   double flops() const;  // real operations, all ranks together
 
   // One JSON object: what Python shows and checks.
@@ -110,6 +125,7 @@ class Plan {
   Size group_ = 1;
   Precision precision_ = Precision::native;
   Size rhs_block_ = 1;
+  Size matrix_rows_ = 0;
   Size scratch_bytes_ = 0;
   std::vector<Entry> entries_;
 };

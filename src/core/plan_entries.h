@@ -31,15 +31,20 @@ struct Decisions {
   Size tile;
   Precision precision;
   Size rhs_block;
+  Size matrix_rows;
 };
 
 // Elements of one staging buffer of a redistribution.
 Size staging_count(const PlanRequest& request);
 // The same for a mirror: one tile at least, and no more than two ranks have to tell each other.
 Size mirror_staging_count(const PlanRequest& request, Size rows, Size tile);
+// Enough for a mirror and for tiles of whole rows dealt out to the ranks.
+Size dealing_staging_count(const PlanRequest& request, Size rows, Size tile);
 
 // potrf, potrs, logdet, locate, potri
 void add_cholesky_entries(const PlanRequest& request, const Decisions& decided, EntryList& list);
+// trsm, cholupdate
+void add_triangular_entries(const PlanRequest& request, const Decisions& decided, EntryList& list);
 // mirror, cyclic
 void add_redistribution_entries(const PlanRequest& request, const Decisions& decided,
                                 EntryList& list);

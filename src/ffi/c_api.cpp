@@ -42,8 +42,8 @@ std::int64_t jaxmg_plan(const jaxmg_plan_request* q, char* out, std::int64_t cap
   try {
     if (q->routine < 0 || q->routine >= static_cast<std::int32_t>(kRoutines) || q->dtype < 0 ||
         q->dtype > static_cast<std::int32_t>(DType::c128) || q->platform < 0 || q->platform > 1 ||
-        q->precision < 0 || q->precision > 1) {
-      put("plan: unknown routine, dtype, platform or precision", out, capacity);
+        q->precision < 0 || q->precision > 1 || q->order < 0 || q->order > 1) {
+      put("plan: unknown routine, dtype, platform, precision or order", out, capacity);
       return -1;
     }
     PlanRequest request;
@@ -59,6 +59,7 @@ std::int64_t jaxmg_plan(const jaxmg_plan_request* q, char* out, std::int64_t cap
     request.library_bytes = q->library_bytes;
     request.columns = q->columns;
     request.precision = static_cast<Precision>(q->precision);
+    request.order = static_cast<Order>(q->order);
     const std::string json = Plan(request).json();
     if (!put(json, out, capacity)) {
       put("plan: " + std::to_string(json.size() + 1) + " bytes are needed", out, capacity);

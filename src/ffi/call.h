@@ -16,8 +16,11 @@ enum jaxmg_routine : std::int32_t {
   JAXMG_POTRS = 1,
   JAXMG_LOGDET = 2,
   JAXMG_LOCATE = 3,
+  JAXMG_MIRROR = 4,
   JAXMG_CYCLIC = 5,
   JAXMG_POTRI = 6,
+  JAXMG_TRSM = 7,
+  JAXMG_CHOLUPDATE = 8,
 };
 enum jaxmg_dtype : std::int32_t {
   JAXMG_F32 = 0,
@@ -69,6 +72,10 @@ struct jaxmg_call {
   std::int64_t triangle;    // -1 whole matrix, 0 only the lower triangle is valid, 1 the upper
   std::int64_t replicated;  // right-hand sides and solutions are whole on every rank
   std::int64_t inverse;     // redistribute back
+  std::int64_t transpose;   // 0 A, 1 A^T, 2 A^H
+  std::int64_t unit;        // the diagonal counts as ones
+  std::int64_t downdate;    // take away instead of add
+  std::int64_t order;       // Order of core/distribution.h: 0 relabelled, 1 natural
 
   // Scratch memory that lives until the call completes, or null if there is not enough. A null
   // function means that the engine allocates by itself.
@@ -98,7 +105,7 @@ struct jaxmg_plan_request {
   std::int32_t mirror;
   std::int32_t replicated_rhs;
   std::int32_t precision;
-  std::int32_t spare;
+  std::int32_t order;
   std::int64_t n;
   std::int64_t nrhs;
   std::int64_t tile;

@@ -102,6 +102,12 @@ const char* name_of(jaxmg_routine routine) {
       return "jaxmg_potri";
     case JAXMG_CYCLIC:
       return "jaxmg_cyclic";
+    case JAXMG_MIRROR:
+      return "jaxmg_mirror";
+    case JAXMG_TRSM:
+      return "jaxmg_trsm";
+    case JAXMG_CHOLUPDATE:
+      return "jaxmg_cholupdate";
   }
   return "jaxmg";
 }
@@ -151,15 +157,29 @@ class Decoder {
     get(given, "tile", call_.tile);
     switch (routine_) {
       case JAXMG_POTRF:
+        get(given, "order", call_.order);
         get(given, "precision", call_.precision);
         return get(given, "triangle", call_.triangle);
       case JAXMG_POTRS:
+        get(given, "order", call_.order);
         return get(given, "replicated", call_.replicated);
       case JAXMG_CYCLIC:
         return get(given, "inverse", call_.inverse);
+      case JAXMG_MIRROR:
+        return get(given, "triangle", call_.triangle);
+      case JAXMG_TRSM:
+        get(given, "order", call_.order);
+        get(given, "triangle", call_.triangle);
+        get(given, "transpose", call_.transpose);
+        get(given, "unit", call_.unit);
+        return get(given, "replicated", call_.replicated);
+      case JAXMG_CHOLUPDATE:
+        get(given, "downdate", call_.downdate);
+        return get(given, "order", call_.order);
       case JAXMG_LOGDET:
-      case JAXMG_LOCATE:
       case JAXMG_POTRI:
+        return get(given, "order", call_.order);
+      case JAXMG_LOCATE:
         return;
     }
   }
@@ -304,6 +324,9 @@ XLA_FFI_DEFINE_HANDLER_SYMBOL(jaxmg_potrs, execute<JAXMG_POTRS>, JAXMG_BINDING);
 XLA_FFI_DEFINE_HANDLER_SYMBOL(jaxmg_logdet, execute<JAXMG_LOGDET>, JAXMG_BINDING);
 XLA_FFI_DEFINE_HANDLER_SYMBOL(jaxmg_locate, execute<JAXMG_LOCATE>, JAXMG_BINDING);
 XLA_FFI_DEFINE_HANDLER_SYMBOL(jaxmg_potri, execute<JAXMG_POTRI>, JAXMG_BINDING);
+XLA_FFI_DEFINE_HANDLER_SYMBOL(jaxmg_mirror, execute<JAXMG_MIRROR>, JAXMG_BINDING);
+XLA_FFI_DEFINE_HANDLER_SYMBOL(jaxmg_trsm, execute<JAXMG_TRSM>, JAXMG_BINDING);
+XLA_FFI_DEFINE_HANDLER_SYMBOL(jaxmg_cholupdate, execute<JAXMG_CHOLUPDATE>, JAXMG_BINDING);
 XLA_FFI_DEFINE_HANDLER_SYMBOL(jaxmg_cyclic, execute<JAXMG_CYCLIC>, JAXMG_BINDING);
 
 // What XLA must be told of the state's type before the first call.

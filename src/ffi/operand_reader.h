@@ -37,6 +37,10 @@ class OperandReader {
   const jaxmg_call& call_;
 };
 
+// Parts of call_kind and sort_operands: mirror, trsm, cholupdate.
+void triangular_kind(const jaxmg_call& call, CallKind& kind);
+void sort_triangular_operands(const jaxmg_call& call, const Plan& plan, Operands& operands);
+
 // The result of an aliased pair, which the rank program then uses in place.
 void* in_place(Operands& operands, const jaxmg_buffer& argument, const jaxmg_buffer& result);
 

@@ -14,7 +14,9 @@ bool CallKind::operator==(const CallKind& other) const {
   return a.routine == b.routine && a.type == b.type && a.n == b.n && a.nrhs == b.nrhs &&
          a.ranks == b.ranks && a.tile == b.tile && a.mirror == b.mirror &&
          a.precision == b.precision && a.replicated_rhs == b.replicated_rhs &&
-         a.columns == b.columns && triangle == other.triangle && inverse == other.inverse;
+         a.columns == b.columns && a.order == b.order && triangle == other.triangle &&
+         inverse == other.inverse && transpose == other.transpose && unit == other.unit &&
+         downdate == other.downdate;
 }
 
 void check_context_operand(const jaxmg_call& call) {
@@ -59,6 +61,11 @@ CallKind call_kind(const jaxmg_call& call, const Context& context, Platform plat
     reader.fail("attributes n = " + std::to_string(q.n) + ", tile = " + std::to_string(q.tile) +
                 "; expected n >= 0 and tile >= 1");
   }
+  if (call.order < 0 || call.order > 1) {
+    reader.fail("attribute order = " + std::to_string(call.order) +
+                ", expected 0 (relabelled) or 1 (natural)");
+  }
+  q.order = static_cast<Order>(call.order);
   switch (q.routine) {
     case Routine::potrf:
       if (call.triangle < -1 || call.triangle > 1) {
@@ -83,10 +90,14 @@ CallKind call_kind(const jaxmg_call& call, const Context& context, Platform plat
       kind.inverse = call.inverse != 0;
       q.columns = reader.argument(1, "a", q.type, {kAny, kAny}).dims[1];
       break;
+    case Routine::mirror:
+    case Routine::trsm:
+    case Routine::cholupdate:
+      triangular_kind(call, kind);
+      break;
     case Routine::logdet:
     case Routine::locate:
     case Routine::potri:
-    case Routine::mirror:
       break;
   }
   return kind;
@@ -102,8 +113,8 @@ Operands sort_operands(const jaxmg_call& call, const Plan& plan) {
   switch (q.routine) {
     case Routine::potrf:
       r.counts(2, 3);
-      o.matrix = in_place(o, r.argument(1, "a", q.type, {rows, n}),
-                          r.result(0, "work", q.type, {rows, n}));
+      o.matrix = in_place(o, r.argument(1, "a", q.type, {plan.matrix_rows(), n}),
+                          r.result(0, "work", q.type, {plan.matrix_rows(), n}));
       o.aux = r.result(1, "aux", q.type, {aux}).data;
       o.info = static_cast<Info*>(r.result(2, "info", DType::i32, {8}).data);
       break;
@@ -150,7 +161,10 @@ Operands sort_operands(const jaxmg_call& call, const Plan& plan) {
       break;
     }
     case Routine::mirror:
-      r.fail("no such target");
+    case Routine::trsm:
+    case Routine::cholupdate:
+      sort_triangular_operands(call, plan, o);
+      break;
   }
   return o;
 }

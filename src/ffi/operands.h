@@ -8,6 +8,11 @@
 //   jaxmg_locate   work, aux, info                           work, info
 //   jaxmg_potri    work, aux, info                           inverse = work
 //   jaxmg_cyclic   a (rows, columns)                         a
+//   jaxmg_mirror   a (rows, n)                               a
+//   jaxmg_trsm     a (rows, n), b (n or rows, nrhs)          x = b
+//   jaxmg_cholupdate   work, aux, info, v (n, k)             work, aux, info
+//
+// `rows` of jaxmg_potrf in natural order are those that the plan calls matrix_rows.
 //
 // Matrices are row-major shards. A result that has an argument's name is aliased to it: they are
 // one buffer, unless XLA could not arrange it.
@@ -52,6 +57,7 @@ struct Operands {
   Info* info = nullptr;
   void* solution = nullptr;  // b on entry
   void* scalar = nullptr;
+  const void* vectors = nullptr;  // what is added to a factor
   std::vector<AliasedPair> aliased;
 };
 
@@ -60,6 +66,9 @@ struct CallKind {
   PlanRequest request;
   std::int64_t triangle = -1;
   bool inverse = false;
+  std::int64_t transpose = 0;
+  bool unit = false;
+  bool downdate = false;
   bool operator==(const CallKind& other) const;
 };
 

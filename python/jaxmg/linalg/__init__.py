@@ -4,5 +4,15 @@
 
 from .._factor_object import CholeskyFactor
 from .cholesky import cho_factor, cho_solve, logdet, solve
+from .factor import cholesky
+from .triangular import solve_triangular
 
-__all__ = ["CholeskyFactor", "cho_factor", "cho_solve", "logdet", "solve"]
+__all__ = [
+    "CholeskyFactor",
+    "cho_factor",
+    "cho_solve",
+    "cholesky",
+    "logdet",
+    "solve",
+    "solve_triangular",
+]

@@ -23,10 +23,12 @@ from .._arguments import (
 )
 from .._cholesky import Factor
 from .._factor_object import CholeskyFactor, factorise, factorise_in_place
-from .._layout import AnyMesh, resolve_plan
+from .._layout import NATURAL, RELABELLED, AnyMesh, resolve_plan
 from .._memory import check_memory
 from .._potrs import Specs, potrs
 from .._resolve import check_mesh, check_specs, is_concrete, resolve
+
+ORDERS = {"relabelled": RELABELLED, "natural": NATURAL}
 
 
 def _square(routine: str, a: Any) -> Any:
@@ -49,6 +51,7 @@ def cho_factor(
     mesh: AnyMesh | None = None,
     in_specs: Specs = None,
     T_A: int | None = None,
+    order: str = "relabelled",
 ) -> CholeskyFactor:
     """Factors a Hermitian positive definite matrix for later use.
 
@@ -61,6 +64,10 @@ def cho_factor(
         mesh: the mesh to work on; None finds it from `a` or the context.
         in_specs: the spec of `a`.
         T_A: rows that are eliminated together. None lets the plan choose.
+        order: "relabelled" eliminates rows in an order that balances the load where they lie.
+            "natural" gives the L of ``numpy.linalg.cholesky``, for which rows are dealt out to
+            the devices and collected again: some more time, and where the devices' rows are no
+            multiple of a tile one more matrix.
 
     Returns:
         A :class:`CholeskyFactor`, which unpacks as a pair: ``c, lower = cho_factor(a)``.
@@ -77,10 +84,12 @@ def cho_factor(
     """
     del check_finite
     tile = check_tile(T_A)
+    if order not in ORDERS:
+        raise ValueError(f"order: got {order!r}; accepted are {tuple(ORDERS)}.")
     given, a = a, _square("cho_factor", a)
     a = cast(a, common_dtype("cho_factor", a=a))
     if a.ndim > 2:
-        options: dict[str, Any] = {"mesh": mesh, "in_specs": in_specs, "T_A": T_A}
+        options: dict[str, Any] = {"mesh": mesh, "in_specs": in_specs, "T_A": T_A, "order": order}
         return jax.vmap(lambda x: cho_factor(x, lower, **options))(jnp.asarray(a))
     n = a.shape[1]
     spec = check_specs(in_specs)[0]
@@ -93,6 +102,7 @@ def cho_factor(
         triangle=triangle_of(lower),
         exposed=True,
         precision=precision_of(None),
+        order=ORDERS[order],
     )
     in_place = overwrite_a and is_concrete(a)
     check_memory("cho_factor", r, 1, in_place=in_place or not is_concrete(a))
