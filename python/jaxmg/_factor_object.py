@@ -23,10 +23,11 @@ from ._arguments import (
 )
 from ._cholesky import Factor
 from ._context import on_own_mesh
-from ._layout import NATURAL, Resolved
-from ._operands import constrain, constrain_rows, gathered, on_mesh
+from ._layout import NATURAL, Layout, Resolved
+from ._operands import constrain, constrain_rows, gathered, on_mesh, pad_rows
 from ._resolve import rhs_spec, splits_rows
-from ._triangular_primitives import triangle_p
+from ._rows import keep_rows
+from ._triangular_primitives import half_p, triangle_p
 
 
 def elimination_order(r: Resolved) -> np.ndarray:
@@ -106,6 +107,20 @@ def _triangle(r: Resolved, f: Factor) -> tuple[Array, Array]:
     return jnp.where(f.info[0] == 0, lower, jnp.asarray(jnp.nan, lower.dtype)), order
 
 
+def _half(r: Resolved, f: Factor, b: Array, *, back: bool, split: bool = False) -> Array:
+    """L^-1 b, or L^-H b if `back`, with no derivatives."""
+    if r.n == 0 or b.shape[1] == 0:
+        return b
+    even = r.n % r.layout.ranks == 0
+    if split and r.layout.kind == "dist" and (even or not r.layout.explicit):
+        b = pad_rows(b, r.padded_rows)
+        (x,) = half_p.bind(f.work, f.info, b, r=r, back=back, replicated=False)
+        return keep_rows(r, x[: r.n])
+    b = gathered(r.layout, b)
+    out: Array = half_p.bind(f.work, f.info, b, r=r, back=back, replicated=True)[0]
+    return out
+
+
 @functools.partial(
     jax.tree_util.register_dataclass, data_fields=["a", "parts"], meta_fields=["r", "lower"]
 )
@@ -148,6 +163,39 @@ class CholeskyFactor:
     def status(self) -> Array:
         """0, or the order of the first leading minor that is not positive definite, or a kind."""
         return _cholesky.jitted_status(self.parts.info)
+
+    @property
+    def n(self) -> int:
+        """Size of the matrix."""
+        return self.r.n
+
+    @property
+    def layout(self) -> Layout:
+        return self.r.layout
+
+    @property
+    def precision(self) -> int:
+        return self.r.precision
+
+    @property
+    def has_matrix(self) -> bool:
+        """Whether derivatives with respect to the matrix are known."""
+        return self.a is not None
+
+    def forward(self, x: Array, split: bool = False) -> tuple[Array, ...]:
+        """Y with L Y = X for X of shape (n, k), rows numbered as those of the matrix.
+
+        In a tuple, as of factors with several parts. `split`: X, and Y, split by rows.
+        """
+        return (_half(self.r, self.parts, x, back=False, split=split),)
+
+    def backward(self, pieces: tuple[Array, ...]) -> Array:
+        """X with L^H X = Y."""
+        return _half(self.r, self.parts, pieces[0], back=True)
+
+    def product(self, x: Array) -> Array:
+        """The matrix times X, whole on every device if axes are explicit."""
+        return gathered(self.r.layout, _cholesky.matvec(self.r, self.a, x))
 
     @property
     def _batch_axes(self) -> int:

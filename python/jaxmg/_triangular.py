@@ -6,10 +6,10 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 from jax import Array, lax
-from jax.sharding import PartitionSpec
 
 from ._layout import Resolved
-from ._operands import gathered, is_split, pad_rows, places, reshard, type_spec
+from ._operands import gathered, pad_rows, places, reshard, type_spec
+from ._products import applied, contracted
 from ._triangular_primitives import trsm_p
 
 NONE, TRANSPOSE, CONJ_TRANSPOSE = 0, 1, 2
@@ -40,20 +40,10 @@ def meant(form: Form, a: Array) -> Array:
 
 def product(r: Resolved, form: Form, a: Array, x: Array) -> Array:
     """op(A) x, x of shape (n, k), whole on every device if axes are explicit."""
-    layout = r.layout
     part = meant(form, a)
-    x = gathered(layout, x)
     if form.transpose == NONE:
-        return gathered(layout, part @ x)[: r.n]
-    if form.transpose == CONJ_TRANSPOSE:
-        part = jnp.conj(part)
-    rows = pad_rows(x, part.shape[0])
-    dims = (((0,), (0,)), ((), ()))
-    if not layout.explicit or not is_split(type_spec(part)):
-        return lax.dot_general(part, rows, dims)
-    rows = reshard(layout, rows, PartitionSpec(type_spec(part)[0], None))
-    whole = layout.typed(PartitionSpec(None, None))
-    return lax.dot_general(part, rows, dims, out_sharding=whole)
+        return applied(r.layout, part, x)[: r.n]
+    return contracted(r.layout, jnp.conj(part) if form.transpose == CONJ_TRANSPOSE else part, x)
 
 
 def _backwards(form: Form) -> Form:
@@ -81,7 +71,12 @@ def solve(r: Resolved, form: Form, a: Array, b: Array, *, split: bool = False) -
         return x if spec is None else reshard(layout, x, spec)
 
     def run(system: Form, rhs: Array) -> Array:
-        return as_b(half(r, system, fixed, rhs, split=split))
+        params = {"upper": not system.lower, "transpose": system.transpose, "unit": system.unit}
+        if split:
+            rhs = pad_rows(rhs, r.padded_rows)
+            return as_b(trsm_p.bind(fixed, rhs, r=r, replicated=False, **params)[0][: r.n])
+        rhs = gathered(layout, rhs)
+        return as_b(trsm_p.bind(fixed, rhs, r=r, replicated=True, **params)[0])
 
     def transpose(_: Any, rhs: Array) -> Array:
         if form.transpose == CONJ_TRANSPOSE and r.is_complex:
@@ -94,14 +89,4 @@ def solve(r: Resolved, form: Form, a: Array, b: Array, *, split: bool = False) -
         lambda _, rhs: run(form, rhs),
         transpose_solve=transpose,
     )
-    return x
-
-
-def half(r: Resolved, form: Form, a: Array, b: Array, *, split: bool = False) -> Array:
-    """Solves op(A) x = b in the order of elimination of `r`, with no derivatives."""
-    params = {"upper": not form.lower, "transpose": form.transpose, "unit": form.unit}
-    if split:
-        rhs = pad_rows(b, r.padded_rows)
-        return trsm_p.bind(a, rhs, r=r, replicated=False, **params)[0][: r.n]
-    x: Array = trsm_p.bind(a, gathered(r.layout, b), r=r, replicated=True, **params)[0]
     return x

@@ -49,6 +49,55 @@ trsm_p = define(
 )
 
 
+# --- one half of a solution with a factor --------------------------------------------------
+#
+# The work buffer holds L^H in its upper triangle, in the order of elimination.
+
+
+def _half_params(back: bool) -> dict[str, Any]:
+    return {"upper": True, "transpose": 0 if back else 2, "unit": False}
+
+
+def _unless_failed(info: Array, x: Array, made_on: int | None) -> Array:
+    good = info[0] == 0
+    if made_on is not None:
+        good &= info[_calls.MADE_ON] == made_on
+    return jnp.where(good, x, jnp.asarray(jnp.nan, x.dtype))
+
+
+def _half_block(
+    r: Resolved, ctx: Array, work: Array, info: Array, b: Array, *, back: bool, replicated: bool
+) -> list[Array]:
+    x = _calls.trsm(r, ctx, work, b, replicated=replicated, **_half_params(back))
+    return [_unless_failed(info, x, 0 if r.exposed and r.layout.kind == "dist" else None)]
+
+
+def _half_one_device(
+    r: Resolved, work: Array, info: Array, b: Array, *, back: bool, replicated: bool
+) -> list[Array]:
+    (x,) = half_p.bind(work[: r.n], info, b[: r.n], r=r.on_one_rank, back=back, replicated=True)
+    return [pad_rows(_unless_failed(info, x, 1), b.shape[0])]
+
+
+def _half_specs(layout: Layout, *, replicated: bool, back: bool) -> tuple[Specs, Specs]:
+    rhs = REPLICATED if replicated else rows_spec(layout)
+    return (rows_spec(layout), REPLICATED, rhs), (rhs,)
+
+
+# L y = b, or L^H y = b if `back`; y has the numbering of the user's rows.
+half_p = define(
+    "jaxmg_half",
+    Operation(
+        block=_half_block,
+        one_device=_half_one_device,
+        pad=lambda r, *arrays, **params: arrays,
+        specs=_half_specs,
+    ),
+    lambda work, info, b, *, r, back, replicated: _trsm_type(work, b, r=r, replicated=replicated),
+    batch_potrs,
+)
+
+
 # --- the triangle of a factor in natural order ----------------------------------------------
 
 
@@ -131,6 +180,44 @@ cholupdate_p = define(
     ),
     lambda work, aux, info, v, *, r, downdate: [
         x.update(weak_type=False) for x in (work, aux, info)
+    ],
+    batch_factor_operation,
+)
+
+
+# --- update of a triangle in natural order ----------------------------------------------------
+
+
+def _update_triangle_block(
+    r: Resolved, ctx: Array, a: Array, v: Array, *, upper: bool, downdate: bool
+) -> list[Array]:
+    work = a if upper else _calls.mirror(r, ctx, a, upper=False)
+    aux, info = jnp.zeros((r.aux_count,), a.dtype), jnp.zeros((8,), jnp.int32)
+    work, _, info = _calls.cholupdate(r, ctx, work, aux, info, v, downdate=downdate)
+    return [*_triangle_block(r, ctx, work, info, upper=upper), info]
+
+
+def _update_triangle_one_device(
+    r: Resolved, a: Array, v: Array, *, upper: bool, downdate: bool
+) -> list[Array]:
+    x, info = update_triangle_p.bind(a[: r.n], v, r=r.on_one_rank, upper=upper, downdate=downdate)
+    return [pad_rows(x, r.padded_rows), info]
+
+
+update_triangle_p = define(
+    "jaxmg_update_triangle",
+    Operation(
+        block=_update_triangle_block,
+        one_device=_update_triangle_one_device,
+        pad=lambda r, a, v, **params: [pad_rows(a, r.padded_rows), v],
+        specs=lambda layout, **params: (
+            (rows_spec(layout), REPLICATED),
+            (rows_spec(layout), REPLICATED),
+        ),
+    ),
+    lambda a, v, *, r, upper, downdate: [
+        typed(a, r.layout, (r.padded_rows, r.n), a.dtype, rows_spec(r.layout)),
+        typed(a, r.layout, (8,), jnp.int32, REPLICATED),
     ],
     batch_factor_operation,
 )

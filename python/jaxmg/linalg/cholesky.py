@@ -19,27 +19,19 @@ from .._arguments import (
     place_matrix,
     precision_of,
     release,
+    square_matrices,
     triangle_of,
 )
+from .._cho_append import BorderedFactor
 from .._cholesky import Factor
 from .._factor_object import CholeskyFactor, factorise, factorise_in_place
 from .._layout import NATURAL, RELABELLED, AnyMesh, resolve_plan
 from .._memory import check_memory
 from .._potrs import Specs, potrs
 from .._resolve import check_mesh, check_specs, is_concrete, resolve
+from .triangular import solve_triangular
 
 ORDERS = {"relabelled": RELABELLED, "natural": NATURAL}
-
-
-def _square(routine: str, a: Any) -> Any:
-    a = host_or_device(a, "a")
-    if a.ndim < 2 or a.shape[-1] != a.shape[-2]:
-        manual = a.ndim == 2 and isinstance(a, jax.core.Tracer)
-        if not manual:
-            raise ValueError(
-                f"{routine}: a has shape {tuple(a.shape)}; accepted are matrices (..., n, n)."
-            )
-    return a
 
 
 def cho_factor(
@@ -86,7 +78,7 @@ def cho_factor(
     tile = check_tile(T_A)
     if order not in ORDERS:
         raise ValueError(f"order: got {order!r}; accepted are {tuple(ORDERS)}.")
-    given, a = a, _square("cho_factor", a)
+    given, a = a, square_matrices("cho_factor", a)
     a = cast(a, common_dtype("cho_factor", a=a))
     if a.ndim > 2:
         options: dict[str, Any] = {"mesh": mesh, "in_specs": in_specs, "T_A": T_A, "order": order}
@@ -123,7 +115,7 @@ def cho_factor(
 
 
 def cho_solve(
-    c_and_lower: CholeskyFactor | tuple[CholeskyFactor, Any],
+    c_and_lower: Any,
     b: Any,
     overwrite_b: bool = False,
     check_finite: bool = True,
@@ -131,7 +123,8 @@ def cho_solve(
     """Solves A x = b with a factor from :func:`cho_factor`.
 
     Args:
-        c_and_lower: the factor, or the pair that it unpacks to.
+        c_and_lower: the factor, or the pair that it unpacks to; or SciPy's pair of a triangular
+            array in natural order, as of :func:`cholesky`, and whether it is the lower triangle.
         b: shape (n,), or (..., n, k) whose batch axes broadcast with those of the factor.
         overwrite_b: accepted as in SciPy, without effect.
         check_finite: accepted as in SciPy, without effect.
@@ -146,7 +139,11 @@ def cho_solve(
     factor = c_and_lower
     if isinstance(factor, (tuple, list)) and len(factor) == 2:
         factor = factor[0]
-    if not isinstance(factor, CholeskyFactor):
+        if hasattr(factor, "ndim") and not isinstance(factor, (CholeskyFactor, BorderedFactor)):
+            lower = bool(c_and_lower[1])
+            y = solve_triangular(factor, b, 0 if lower else 2, lower)
+            return solve_triangular(factor, y, 2 if lower else 0, lower)
+    if not isinstance(factor, (CholeskyFactor, BorderedFactor)):
         raise TypeError(
             f"c_and_lower: got {type(c_and_lower).__name__}; accepted are what cho_factor returns "
             "and the pair that it unpacks to."
@@ -189,7 +186,7 @@ def solve(
     del overwrite_b, check_finite
     if assume_a not in ("pos", "positive definite"):
         raise ValueError(f"assume_a: got {assume_a!r}; accepted is 'pos'.")
-    a, b = _square("solve", a), host_or_device(b, "b")
+    a, b = square_matrices("solve", a), host_or_device(b, "b")
     options: dict[str, Any] = {"mesh": mesh, "in_specs": in_specs, "lower": lower}
     if a.ndim == 2 and b.ndim <= 2:
         out: Array = potrs(a, b, donate=overwrite_a, **options)
@@ -234,7 +231,7 @@ def logdet(
     Raises:
         ValueError, TypeError: an argument is not acceptable; the message names it.
     """
-    a = _square("logdet", a)
+    a = square_matrices("logdet", a)
     a = cast(a, common_dtype("logdet", a=a))
     if a.ndim > 2:
         options: dict[str, Any] = {"lower": lower, "mesh": mesh, "in_specs": in_specs}

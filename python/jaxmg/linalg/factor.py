@@ -16,6 +16,7 @@ from .._arguments import (
     giving_away,
     place_matrix,
     precision_of,
+    square_matrices,
     triangle_of,
 )
 from .._layout import NATURAL, AnyMesh, resolve_plan
@@ -23,7 +24,6 @@ from .._memory import check_memory
 from .._operands import gathered
 from .._potrs import Specs
 from .._resolve import check_mesh, check_specs, is_concrete, resolve
-from .cholesky import _square
 
 
 def cholesky(
@@ -83,7 +83,7 @@ def cholesky(
         [[2.0, 0.0], [1.0, 2.0]]
     """
     tile = check_tile(T_A)
-    given, a = a, _square("cholesky", a)
+    given, a = a, square_matrices("cholesky", a)
     a = cast(a, common_dtype("cholesky", a=a))
     lower = True if lower is None and not symmetrize_input else lower
     if a.ndim > 2:

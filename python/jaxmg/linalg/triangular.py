@@ -19,6 +19,7 @@ from .._arguments import (
     host_or_device,
     place_matrix,
     place_rhs,
+    square_matrices,
 )
 from .._context import on_own_mesh
 from .._layout import NATURAL, AnyMesh, Resolved, resolve_plan
@@ -27,7 +28,6 @@ from .._potrs import Specs
 from .._resolve import check_mesh, check_specs, resolve, rhs_spec, splits_rows
 from .._rows import keep_rows
 from .._triangular import Form
-from .cholesky import _square
 
 _TRANS = {0: 0, "N": 0, 1: 1, "T": 1, 2: 2, "C": 2}
 
@@ -99,7 +99,7 @@ def solve_triangular(
         raise ValueError(f"trans: got {trans!r}; accepted are 0, 1, 2, 'N', 'T' and 'C'.")
     form = Form(bool(lower), _TRANS[trans], bool(unit_diagonal))
     tile, specs = check_tile(T_A), check_specs(in_specs)
-    a, b = _square("solve_triangular", a), host_or_device(b, "b")
+    a, b = square_matrices("solve_triangular", a), host_or_device(b, "b")
     dtype = common_dtype("solve_triangular", a=a, b=b)
     a, b = cast(a, dtype), cast(b, dtype)
     if a.ndim > 2 or b.ndim > 2:
