@@ -40,7 +40,8 @@ set(JAXMG_HAS_CUDA ON)
 message(STATUS "CUDA engine: on (CUDA ${CUDAToolkit_VERSION}, for ${JAXMG_CUDA_ARCHITECTURES})")
 
 file(GLOB JAXMG_CUDA_SOURCES CONFIGURE_DEPENDS
-  src/core/*.cpp src/tile/cuda/*.cpp src/tile/cuda/*.cu src/comm/cuda/*.cpp src/comm/cuda/*.cu)
+  src/core/*.cpp src/tile/cuda/*.cpp src/tile/cuda/*.cu src/comm/cuda/*.cpp src/comm/cuda/*.cu
+  src/vendor/cuda/*.cpp)
 
 # Tiles on GPUs and communication between them: what the CUDA engine and its checks share.
 add_library(jaxmg_cuda_base STATIC ${JAXMG_CUDA_SOURCES})
@@ -50,7 +51,7 @@ target_compile_options(jaxmg_cuda_base PRIVATE
   $<$<AND:$<COMPILE_LANGUAGE:CUDA>,$<BOOL:${JAXMG_WERROR}>>:-Werror=all-warnings>
   $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra,-Wshadow>)
 target_link_libraries(jaxmg_cuda_base
-  PUBLIC CUDA::cudart CUDA::cublas CUDA::cusolver Threads::Threads
+  PUBLIC CUDA::cudart CUDA::cublas CUDA::cusolver Threads::Threads ${CMAKE_DL_LIBS}
   PRIVATE jaxmg_warnings)
 
 if(JAXMG_TESTS)

@@ -10,12 +10,7 @@ set(JAXMG_CUDA_ENGINE jaxmg_cuda${CUDAToolkit_VERSION_MAJOR})
 add_library(${JAXMG_CUDA_ENGINE} SHARED
   src/ffi/c_api.cpp
   src/ffi/cuda_engine.cpp
-  src/ffi/elastic_pool.cpp
-  src/ffi/operand_reader.cpp
-  src/ffi/operands.cpp
-  src/ffi/operands_triangular.cpp
-  src/ffi/outcome.cpp
-  src/ffi/rendezvous.cpp)
+  ${JAXMG_CALL_SOURCES})
 target_compile_definitions(${JAXMG_CUDA_ENGINE} PRIVATE JAXMG_VERSION="${JAXMG_VERSION}")
 target_include_directories(${JAXMG_CUDA_ENGINE} PUBLIC src)
 target_link_libraries(${JAXMG_CUDA_ENGINE} PRIVATE jaxmg_cuda_base jaxmg_warnings)

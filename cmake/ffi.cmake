@@ -46,13 +46,13 @@ else()
 endif()
 
 # What engines have in common and needs no C boundary, so that tests can use it.
-target_sources(jaxmg_base PRIVATE
+file(GLOB JAXMG_CALL_SOURCES CONFIGURE_DEPENDS src/ffi/operand*.cpp)
+list(APPEND JAXMG_CALL_SOURCES
   src/ffi/elastic_pool.cpp
-  src/ffi/operand_reader.cpp
-  src/ffi/operands.cpp
-  src/ffi/operands_triangular.cpp
   src/ffi/outcome.cpp
+  src/ffi/progress.cpp
   src/ffi/rendezvous.cpp)
+target_sources(jaxmg_base PRIVATE ${JAXMG_CALL_SOURCES})
 
 # A shared library that finds its own kind beside itself, wherever that is.
 function(jaxmg_relocatable target)

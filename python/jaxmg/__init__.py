@@ -12,11 +12,15 @@ level; :mod:`jaxmg.linalg` has the names and conventions of ``jax.numpy.linalg``
 """
 
 from . import errors, linalg
+from ._gather import set_gather_below
 from ._info import info, package_version
+from ._lu_solve import lu_solve
 from ._native import set_threads, set_timeout
 from ._plan import Plan, plan
 from ._potri import potri
-from ._potrs import potrs
+from ._potrs import SolveInfo, potrs
+from ._progress import progress
+from ._qr_api import qr
 from ._selftest import selftest
 from .cyclic import (
     cyclic_1d,
@@ -32,6 +36,7 @@ from .errors import (
     InsufficientMemoryError,
     JaxMgError,
     JaxMgWarning,
+    MismatchedCallsError,
     NonFiniteInputError,
     NotHermitianError,
     NotPositiveDefiniteError,
@@ -49,11 +54,13 @@ __all__ = [
     "InsufficientMemoryError",
     "JaxMgError",
     "JaxMgWarning",
+    "MismatchedCallsError",
     "NonFiniteInputError",
     "NotHermitianError",
     "NotPositiveDefiniteError",
     "Plan",
     "SingularMatrixError",
+    "SolveInfo",
     "__version__",
     "calculate_padding",
     "cyclic_1d",
@@ -61,6 +68,7 @@ __all__ = [
     "get_cols_cyclic",
     "info",
     "linalg",
+    "lu_solve",
     "pad_rows",
     "plan",
     "plot_block_to_cyclic",
@@ -69,7 +77,10 @@ __all__ = [
     "potri_symmetrize",
     "potrs",
     "potrs_shardmap_ctx",
+    "progress",
+    "qr",
     "selftest",
+    "set_gather_below",
     "set_threads",
     "set_timeout",
     "uncyclic_1d",

@@ -13,13 +13,13 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from ._layout import DTYPES, Layout
+from ._layout import BACKENDS, DTYPES, Layout
 from ._resolve import is_concrete
 from .errors import JaxMgWarning
 
 SUPPORTED = tuple(DTYPES)
 NATIVE = ("highest", "float32", "float64")
-PRECISIONS = ("default", "high", *NATIVE)
+PRECISIONS = ("default", "high", "mixed", *NATIVE)
 LARGEST = 1 << 28  # sizes that the engine plans for
 
 
@@ -117,13 +117,19 @@ def check_tile(T_A: Any) -> int:
     return min(tile, LARGEST)
 
 
-def check_backend(backend: Any) -> None:
-    if backend not in (None, "native"):
-        raise ValueError(f"backend: got {backend!r}; accepted are None and 'native'.")
+def check_backend(backend: Any) -> str:
+    """The backend's name; whether it is there depends on the devices (_native.require_backend)."""
+    if backend is None:
+        return "native"
+    if not isinstance(backend, str) or backend not in BACKENDS:
+        accepted = ", ".join(repr(name) for name in BACKENDS)
+        raise ValueError(f"backend: got {backend!r}; accepted are None, {accepted}.")
+    return backend
 
 
 def precision_of(precision: Any) -> int:
-    """0: products in the element type, 1: float32 by half-precision parts where that is faster.
+    """0: products in the element type, 1: float32 by half-precision parts where that is faster,
+    2: as 1, and 64-bit solves by a 32-bit factor and refinement. The names are in _layout.
 
     None asks JAX's own setting, ``jax_default_matmul_precision``.
     """
@@ -134,6 +140,8 @@ def precision_of(precision: Any) -> int:
     name = name.lower() if isinstance(name, str) else name
     if name not in PRECISIONS:
         raise ValueError(f"precision: got {precision!r}; accepted are {(None, *PRECISIONS)}.")
+    if name == "mixed":
+        return 2
     return 0 if name in NATIVE else 1
 
 

@@ -115,27 +115,54 @@ def batch_factor_operation(
     return results, [0] * len(results)
 
 
-def batch_potrs(
+def batch_solution(
     primitive: Primitive,
     one_device: OneDevice,
     arrays: Sequence[Array],
     dims: Sequence[int | None],
     *,
     r: Resolved,
-    replicated: bool,
     **params: Any,
-) -> tuple[Sequence[Array], Sequence[int]]:
-    """Rule for solutions: right-hand sides, the last operand, are columns of one solve."""
-    params["replicated"] = replicated
-    *factor, b = arrays
+) -> tuple[Sequence[Array], Sequence[int | None]]:
+    """Rule for solutions: right-hand sides of one matrix are columns of one solve.
+
+    They are the last operand, and the solutions the first result.
+    """
     if any(d is not None for d in dims[:-1]):
         return batch_factor_operation(primitive, one_device, arrays, dims, r=r, **params)
+    *factor, b = arrays
     d = dims[-1]
     assert d is not None
     b = jnp.moveaxis(b, d, 1)  # (rows, batch, columns)
     rows, count, columns = b.shape
     spec = type_spec(b) if r.layout.explicit else PartitionSpec(None, None, None)
     b = reshard(r.layout, b, PartitionSpec(spec[0], None, None))
-    (x,) = primitive.bind(*factor, b.reshape(rows, count * columns), r=r, **params)
+    x, *rest = primitive.bind(*factor, b.reshape(rows, count * columns), r=r, **params)
     x = x.reshape(rows, count, columns)
-    return [reshard(r.layout, x, spec)], [1]
+    return [reshard(r.layout, x, spec), *rest], [1, *[None] * len(rest)]
+
+
+def batch_rhs_operation(
+    primitive: Primitive,
+    one_device: OneDevice,
+    arrays: Sequence[Array],
+    dims: Sequence[int | None],
+    *,
+    r: Any,
+    **params: Any,
+) -> tuple[Sequence[Array], Sequence[int | None]]:
+    """Rule for (*factor, b) -> (x, ...): right-hand sides of one factor become columns.
+
+    Results with two axes are taken for solutions, others for what does not depend on b.
+    """
+    *factor, b = arrays
+    if any(d is not None for d in dims[:-1]):
+        return batch_factor_operation(primitive, one_device, arrays, dims, r=r, **params)
+    (d,) = [d for d in dims if d is not None]
+    b = jnp.moveaxis(b, d, 1)  # (rows, batch, columns)
+    rows, count, columns = b.shape
+    spec = type_spec(b) if r.layout.explicit else PartitionSpec(None, None, None)
+    b = reshard(r.layout, b, PartitionSpec(spec[0], None, None))
+    results = primitive.bind(*factor, b.reshape(rows, count * columns), r=r, **params)
+    out = [x.reshape(x.shape[0], count, columns) if x.ndim == 2 else x for x in results]
+    return out, [1 if x.ndim == 2 else None for x in results]

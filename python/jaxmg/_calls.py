@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from ._layout import NATURAL, Layout, Resolved
+from ._layout import BACKENDS, NATURAL, Layout, Resolved
 from ._operands import pad_rows
 
 CONTEXT_VERSION = 1
@@ -57,21 +57,21 @@ def context(
     return out
 
 
-def _call(target: str, results: Any, aliases: dict[int, int], *args: Any, **attrs: int) -> Any:
-    call = jax.ffi.ffi_call(target, results, input_output_aliases=aliases)
-    return call(*args, **{name: np.int64(value) for name, value in attrs.items()})
+def call(target: str, results: Any, aliases: dict[int, int], *args: Any, **attrs: int) -> Any:
+    run = jax.ffi.ffi_call(target, results, input_output_aliases=aliases)
+    return run(*args, **{name: np.int64(value) for name, value in attrs.items()})
 
 
 def potrf(r: Resolved, ctx: Array, a: Array) -> tuple[Array, Array, Array]:
-    """Factors. `a` is (rows, n); returns the factor in its place, aux and info."""
-    rows = a.shape[0]
-    a = pad_rows(a, max(r.room, rows))  # tiles that are dealt out may need more rows
+    """Factors. `a` is (rows, n); returns the factor (factor_rows, n) in its place, aux and info."""
+    # Tiles that are dealt out may need more rows.
+    a = pad_rows(a, max(r.factor_rows, r.room))
     results = (
         Shape(a.shape, a.dtype),
         Shape((r.aux_count,), a.dtype),
         Shape((8,), jnp.int32),
     )
-    work, aux, info = _call(
+    work, aux, info = call(
         "jaxmg_potrf",
         results,
         {1: 0},
@@ -79,18 +79,19 @@ def potrf(r: Resolved, ctx: Array, a: Array) -> tuple[Array, Array, Array]:
         a,
         n=r.n,
         tile=r.tile,
-        order=r.order,
+        natural=r.order,
         precision=r.precision,
         triangle=r.triangle,
+        backend=BACKENDS[r.backend],
     )
-    return work[:rows], aux, info
+    return work[: r.factor_rows], aux, info
 
 
 def potrs(
     r: Resolved, ctx: Array, work: Array, aux: Array, info: Array, b: Array, *, replicated: bool
 ) -> Array:
     """Solves with a factor. `b` is (n, k) on every rank, or (rows, k) if not `replicated`."""
-    x: Array = _call(
+    x: Array = call(
         "jaxmg_potrs",
         Shape(b.shape, b.dtype),
         {4: 0},
@@ -101,27 +102,30 @@ def potrs(
         b,
         n=r.n,
         tile=r.tile,
-        order=r.order,
+        natural=r.order,
         replicated=int(replicated),
+        backend=BACKENDS[r.backend],
     )
     return x
+
+
+def _of_factor(r: Resolved) -> dict[str, int]:
+    return {"n": r.n, "tile": r.tile, "natural": r.order, "backend": BACKENDS[r.backend]}
 
 
 def logdet(r: Resolved, ctx: Array, work: Array, info: Array) -> Array:
     """log(det(A)) from a factor."""
     result = Shape((), jnp.dtype(r.real_dtype))
-    value: Array = _call(
-        "jaxmg_logdet", result, {}, ctx, work, info, n=r.n, tile=r.tile, order=r.order
-    )
+    value: Array = call("jaxmg_logdet", result, {}, ctx, work, info, **_of_factor(r))
     return value
 
 
 def potri(r: Resolved, ctx: Array, work: Array, aux: Array, info: Array) -> Array:
     """The rows of A^-1, in the place of the factor."""
     result = Shape(work.shape, work.dtype)
-    attrs = {"n": r.n, "tile": r.tile, "order": r.order}
-    x: Array = _call("jaxmg_potri", result, {1: 0}, ctx, work, aux, info, **attrs)
-    return x
+    attrs = _of_factor(r)
+    x: Array = call("jaxmg_potri", result, {1: 0}, ctx, work, aux, info, **attrs)
+    return x[: r.rows]
 
 
 def locate_always(
@@ -129,7 +133,7 @@ def locate_always(
 ) -> tuple[Array, Array]:
     """Restores A in the place of a failed factor and finds the first failing leading minor."""
     results = (Shape(work.shape, work.dtype), Shape((8,), jnp.int32))
-    work, info = _call(
+    work, info = call(
         "jaxmg_locate", results, {1: 0, 3: 1}, ctx, work, aux, info, n=r.n, tile=r.tile
     )
     return work, info
@@ -140,7 +144,7 @@ def locate(r: Resolved, ctx: Array, work: Array, aux: Array, info: Array) -> tup
 
     Elimination goes in an order of its own, so that the place where it stopped is not LAPACK's.
     """
-    if r.order == NATURAL:
+    if r.backend != "native" or r.order == NATURAL:  # eliminates in LAPACK's order
         return work, info
     found: tuple[Array, Array] = lax.cond(
         info[0] > 0,
@@ -165,7 +169,7 @@ def trsm(
     replicated: bool,
 ) -> Array:
     """Solves op(A) x = b with one triangle of A, in the order of `r`. `b` as for potrs."""
-    x: Array = _call(
+    x: Array = call(
         "jaxmg_trsm",
         Shape(b.shape, b.dtype),
         {2: 0},
@@ -174,7 +178,7 @@ def trsm(
         b,
         n=r.n,
         tile=r.tile,
-        order=r.order,
+        natural=r.order,
         triangle=int(upper),
         transpose=transpose,
         unit=int(unit),
@@ -187,7 +191,7 @@ def mirror(r: Resolved, ctx: Array, a: Array, *, upper: bool) -> Array:
     """Writes the conjugate transpose of one triangle of A, which is valid, to the other one."""
     result = Shape(a.shape, a.dtype)
     attrs = {"n": r.n, "tile": r.tile, "triangle": int(upper)}
-    out: Array = _call("jaxmg_mirror", result, {1: 0}, ctx, a, **attrs)
+    out: Array = call("jaxmg_mirror", result, {1: 0}, ctx, a, **attrs)
     return out
 
 
@@ -196,7 +200,7 @@ def cholupdate(
 ) -> tuple[Array, Array, Array]:
     """The factor of A + v v^H, or A - v v^H, in place; `v` is (n, k) on every rank."""
     results = tuple(Shape(x.shape, x.dtype) for x in (work, aux, info))
-    work, aux, info = _call(
+    work, aux, info = call(
         "jaxmg_cholupdate",
         results,
         {1: 0, 2: 1, 3: 2},
@@ -207,7 +211,7 @@ def cholupdate(
         v,
         n=r.n,
         tile=r.tile,
-        order=r.order,
+        natural=r.order,
         downdate=int(downdate),
     )
     return work, aux, info
@@ -215,7 +219,7 @@ def cholupdate(
 
 def cyclic(ctx: Array, a: Array, *, n: int, tile: int, inverse: bool) -> Array:
     """Moves rows between contiguous and block-cyclic storage, in place."""
-    out: Array = _call(
+    out: Array = call(
         "jaxmg_cyclic",
         Shape(a.shape, a.dtype),
         {1: 0},

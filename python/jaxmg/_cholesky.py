@@ -75,7 +75,7 @@ def status(info: Array) -> Array:
 jitted_status: Callable[[Array], Array] = jax.jit(status)
 
 
-def _rows_over_devices(r: Resolved, a: Array) -> Array:
+def rows_over_devices(r: Resolved, a: Array) -> Array:
     """Explicit axes: A with unsplit columns."""
     layout = r.layout
     if not layout.explicit or not is_split(type_spec(a), (1,)):
@@ -95,7 +95,7 @@ def _row_split(r: Resolved, spec: PartitionSpec, rows: int) -> PartitionSpec:
 def matvec(r: Resolved, a: Array, x: Array) -> Array:
     """A x for x of shape (n, k), from the valid part of A; see _hermitian."""
     layout = r.layout
-    part = valid_part(r.triangle, _rows_over_devices(r, a))
+    part = valid_part(r.triangle, rows_over_devices(r, a))
     if not layout.explicit:
         y = (part @ x)[: r.n] + transposed(part, pad_rows(x, part.shape[0]))
         return weight(r.triangle) * y
@@ -125,28 +125,54 @@ def solve(r: Resolved, a: Array | None, f: Factor, b: Array, *, split: bool = Fa
     if r.layout.kind == "manual":
         raise AssertionError("blocks are solved by _manual.solve")
     f = Factor(*(lax.stop_gradient(x) for x in f))
+
+    def apply(rhs: Array, replicated: bool) -> tuple[Array, None]:
+        return potrs_p.bind(*f, rhs, r=r, replicated=replicated)[0], None
+
+    return linear_solve(r, a, b, apply, split)[0]
+
+
+def linear_solve(
+    r: Resolved,
+    a: Array | None,
+    b: Array,
+    apply: Callable[[Array, bool], tuple[Array, Any]],
+    split: bool,
+) -> tuple[Array, Any]:
+    """The derivative rules of x = A^-1 b, whatever computes it.
+
+    Args:
+        r, a, b, split: as of :func:`solve`.
+        apply: (rhs, replicated) -> x and what comes along with it, without derivatives.
+    """
     layout = r.layout
     spec = type_spec(b) if layout.explicit else None
 
     def as_b(x: Array) -> Array:
         return x if spec is None else reshard(layout, x, spec)
 
-    def run(_: Any, rhs: Array) -> Array:
+    def run(_: Any, rhs: Array) -> tuple[Array, Any]:
         if split:
-            padded = pad_rows(rhs, r.padded_rows)
-            return as_b(potrs_p.bind(*f, padded, r=r, replicated=False)[0][: r.n])
-        return as_b(potrs_p.bind(*f, gathered(layout, rhs), r=r, replicated=True)[0])
+            x, more = apply(pad_rows(rhs, r.padded_rows), False)
+            return as_b(x[: r.n]), more
+        x, more = apply(gathered(layout, rhs), True)
+        return as_b(x), more
 
-    def transpose(_: Any, rhs: Array) -> Array:
+    def transpose(_: Any, rhs: Array) -> tuple[Array, Any]:
         # (A^-1)^T = conj(A^-1), since A is Hermitian.
-        return jnp.conj(run(_, jnp.conj(rhs))) if r.is_complex else run(_, rhs)
+        if not r.is_complex:
+            return run(_, rhs)
+        x, more = run(_, jnp.conj(rhs))
+        return jnp.conj(x), more
 
     def product(x: Array) -> Array:
         # Without A nothing but the type of this product is ever used.
         return x if a is None else as_b(matvec(r, a, x))
 
-    x: Array = lax.custom_linear_solve(product, b, run, transpose_solve=transpose)
-    return x
+    found: tuple[Array, Any] = lax.custom_linear_solve(
+        product, b, run, transpose_solve=transpose, has_aux=True
+    )
+    return found
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
@@ -170,7 +196,7 @@ def _inverse_jvp(
     # d(A^-1) = -A^-1 dA A^-1 = -weight (Q + Q^H) with Q = A^-1 part A^-1, since A^-1 is Hermitian.
     x = inverse(r, *primals)
     layout = r.layout
-    part = _rows_over_devices(r, valid_part(r.triangle, tangents[0]))[: r.n]
+    part = rows_over_devices(r, valid_part(r.triangle, tangents[0]))[: r.n]
     whole = gathered(layout, x)[: r.n]
     q = jnp.conj(whole.T) @ (gathered(layout, part) @ whole)
     dx = pad_rows(-weight(r.triangle) * (q + jnp.conj(q.T)), x.shape[0])

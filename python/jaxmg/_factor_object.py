@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from . import _calls, _cholesky, _manual
+from . import _calls, _cholesky, _manual, _mixed
 from ._arguments import (
     broadcast_batches,
     cast,
@@ -24,10 +24,12 @@ from ._arguments import (
 from ._cholesky import Factor
 from ._context import on_own_mesh
 from ._layout import NATURAL, Layout, Resolved
+from ._mixed import MixedFactor
 from ._operands import constrain, constrain_rows, gathered, on_mesh, pad_rows
 from ._resolve import rhs_spec, splits_rows
 from ._rows import keep_rows
 from ._triangular_primitives import half_p, triangle_p
+from ._vma import varying
 
 
 def elimination_order(r: Resolved) -> np.ndarray:
@@ -39,31 +41,41 @@ def elimination_order(r: Resolved) -> np.ndarray:
     return np.lexsort((local, rank, local // r.tile))
 
 
-def _factorise(r: Resolved, a: Array) -> Factor:
+Parts = Factor | MixedFactor
+
+
+def _factorise(r: Resolved, a: Array) -> Parts:
+    if r.mixed:
+        return _mixed.factor(r, _cholesky.enter(r, on_mesh(r.layout, a)))
     f = _cholesky.factor(r, _cholesky.enter(r, on_mesh(r.layout, a)))
     return _cholesky.locate(r, f)
 
 
-factorise: Callable[..., Factor] = on_own_mesh(jax.jit(_factorise, static_argnums=0))
-factorise_in_place: Callable[..., Factor] = on_own_mesh(
+factorise: Callable[..., Parts] = on_own_mesh(jax.jit(_factorise, static_argnums=0))
+factorise_in_place: Callable[..., Parts] = on_own_mesh(
     jax.jit(_factorise, static_argnums=0, donate_argnums=1)
 )
 
 
 @on_own_mesh
 @functools.partial(jax.jit, static_argnums=(0, 1, 2))
-def _solve(r: Resolved, split: bool, spec: Any, a: Array | None, f: Factor, b: Array) -> Array:
+def _solve(r: Resolved, split: bool, spec: Any, a: Array | None, f: Parts, b: Array) -> Array:
     vector = b.ndim == 1
     b = b[:, None] if vector else b
     if r.n > 0 and b.shape[1] > 0:
         if r.layout.kind == "manual":
             if a is None:
                 raise ValueError("a factor that took over its matrix cannot be used in shard_map.")
-            source = _manual.varying(a)
+            source = varying(a)
             b = _manual.solve(r, _cholesky.enter(r, a), f, b, source)
         else:
             a = None if a is None else _cholesky.enter(r, on_mesh(r.layout, a))
-            b = _cholesky.solve(r, a, f, on_mesh(r.layout, b), split=split)
+            b = on_mesh(r.layout, b)
+            if isinstance(f, MixedFactor):
+                assert a is not None
+                b = _mixed.solve(r, a, f, b, split=split)[0]
+            else:
+                b = _cholesky.solve(r, a, f, b, split=split)
             if spec is not None and not r.layout.explicit:
                 b = constrain(r.layout, b, spec)
     return b[:, 0] if vector else b
@@ -76,7 +88,7 @@ def _logdet(r: Resolved, a: Array | None, f: Factor) -> Array:
         return jnp.zeros((), r.real_dtype)
     if r.layout.kind == "manual":
         assert a is not None
-        source = _manual.varying(a)
+        source = varying(a)
         entered = _cholesky.enter(r, a)
         value: Array = _manual.logdet(r, source, entered, *(lax.stop_gradient(x) for x in f))
         return value
@@ -141,7 +153,7 @@ class CholeskyFactor:
     """
 
     a: Any
-    parts: Factor
+    parts: Parts
     r: Resolved
     lower: bool | None = None
 
@@ -162,7 +174,18 @@ class CholeskyFactor:
     @property
     def status(self) -> Array:
         """0, or the order of the first leading minor that is not positive definite, or a kind."""
-        return _cholesky.jitted_status(self.parts.info)
+        parts = self.parts
+        return _cholesky.jitted_status(
+            parts.verdict if isinstance(parts, MixedFactor) else parts.info
+        )
+
+    @property
+    def in_full(self) -> CholeskyFactor:
+        """Itself, or what it would be without mixed precision: factored anew."""
+        if not self.r.mixed:
+            return self
+        r = dataclasses.replace(self.r, mixed=False)
+        return CholeskyFactor(self.a, factorise(r, lax.stop_gradient(self.a)), r, self.lower)
 
     @property
     def n(self) -> int:
@@ -187,10 +210,12 @@ class CholeskyFactor:
 
         In a tuple, as of factors with several parts. `split`: X, and Y, split by rows.
         """
+        assert isinstance(self.parts, Factor)
         return (_half(self.r, self.parts, x, back=False, split=split),)
 
     def backward(self, pieces: tuple[Array, ...]) -> Array:
         """X with L^H X = Y."""
+        assert isinstance(self.parts, Factor)
         return _half(self.r, self.parts, pieces[0], back=True)
 
     def product(self, x: Array) -> Array:
@@ -252,7 +277,12 @@ class CholeskyFactor:
 
     def logdet(self) -> Array:
         """log(det(A)), real, with the shape of the batch."""
-        out: Array = self._mapped(lambda f: _logdet(f.r, f.a, f.parts))
+
+        def one(f: CholeskyFactor) -> Array:
+            f = f.in_full
+            return _logdet(f.r, f.a, f.parts)
+
+        out: Array = self._mapped(one)
         return out
 
     def inv(self) -> Array:
@@ -261,7 +291,12 @@ class CholeskyFactor:
             raise ValueError(
                 "inv: needs the matrix (overwrite_a=False) and is not available inside shard_map."
             )
-        out: Array = self._mapped(lambda f: f.a if f.r.n == 0 else _inverse(f.r, f.a, f.parts))
+
+        def one(f: CholeskyFactor) -> Array:
+            f = f.in_full
+            return f.a if f.r.n == 0 else _inverse(f.r, f.a, f.parts)
+
+        out: Array = self._mapped(one)
         return out
 
     def factor(self) -> tuple[Array, Array]:
@@ -276,5 +311,10 @@ class CholeskyFactor:
         """
         if self.r.layout.kind == "manual":
             raise ValueError("factor: not available inside shard_map.")
-        out: tuple[Array, Array] = self._mapped(lambda f: _triangle(f.r, f.parts))
+
+        def one(f: CholeskyFactor) -> tuple[Array, Array]:
+            f = f.in_full
+            return _triangle(f.r, f.parts)
+
+        out: tuple[Array, Array] = self._mapped(one)
         return out

@@ -63,6 +63,15 @@ def _library(library: _native.Library) -> dict[str, Any]:
     return out
 
 
+def _optional(backend: str) -> dict[str, Any]:
+    if not _native.CUDA.loaded:
+        return {"available": False, "reason": "needs the CUDA library"}
+    soname, place = _native.optional_library(backend)
+    if place is None:
+        return {"available": False, "reason": f"{soname} was not found"}
+    return {"available": True, "library": place}
+
+
 def _links(devices: list[Any]) -> str:
     if devices[0].platform not in ("gpu", "cuda"):
         return "memory of one host"
@@ -103,6 +112,7 @@ def info() -> Info:
         backends={
             "native cpu": _library(_native.CPU),
             "native cuda": _library(_native.CUDA),
+            "cusolvermg": _optional("cusolvermg"),
         },
         searched=[str(folder) for folder in _native.library_folders()],
     )

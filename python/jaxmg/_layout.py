@@ -15,24 +15,25 @@ import jax
 import numpy as np
 from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding, PartitionSpec
 
-from . import _native
+from . import _model, _native, _profile
 
 AnyMesh = Mesh | AbstractMesh
 
-ROUTINES = {
-    "potrf": 0,
-    "potrs": 1,
-    "logdet": 2,
-    "locate": 3,
-    "mirror": 4,
-    "cyclic": 5,
-    "potri": 6,
-    "trsm": 7,
-    "cholupdate": 8,
-}
+# In the order of ``Routine`` in src/core/routine.h.
+_ROUTINES = """
+    potrf potrs logdet locate mirror cyclic potri
+    getrf getrs getdet
+    geqrf ormqr orgqr qr_r geqrs
+    trsm cholupdate
+"""
+ROUTINES = {name: i for i, name in enumerate(_ROUTINES.split())}
 RELABELLED, NATURAL = 0, 1  # orders of elimination
 DTYPES = {"float32": 0, "float64": 1, "complex64": 2, "complex128": 3}
+# Values of `precision`, as the engine numbers the first two.
+NATIVE, SPLIT, MIXED = 0, 1, 2
+LOWER = {"float64": "float32", "complex128": "complex64"}
 PLATFORMS = {"cpu": 0, "cuda": 1}
+BACKENDS = {"native": 0, "cusolvermg": 1}
 
 
 def platform_of(mesh: AnyMesh | None) -> str:
@@ -141,12 +142,17 @@ class Resolved:
         dtype: name of the element type.
         tile: rows that are eliminated together, chosen by the engine's plan.
         rows: rows that each rank has room for.
+        factor_rows: rows that each rank has room for in the array that holds the factor.
         aux_count: elements per rank of the operand that goes with the factor.
         precision: 0: products in the element type; 1: float32 by half-precision parts.
         triangle: -1: all of A is valid; 0: only the lower triangle; 1: only the upper one.
         exposed: whether the factor is handed to the user, who may move it elsewhere.
         order: RELABELLED or NATURAL.
         room: rows that each rank needs while it factors.
+        routine: the engine's name of the factorisation.
+        backend: who does the work: "native" or "cusolvermg".
+        mixed: whether solves use a factor of lower precision; see _mixed.
+        gathered: whether every device works on all of the matrix by itself; see _gather.
     """
 
     layout: Layout
@@ -154,16 +160,21 @@ class Resolved:
     dtype: str
     tile: int
     rows: int
+    factor_rows: int
     aux_count: int
     triangle: int = -1
     exposed: bool = False
     precision: int = 0
     order: int = RELABELLED
     room: int = 0
+    routine: str = "potrf"
+    backend: str = "native"
+    mixed: bool = False
+    gathered: bool = False
 
     @property
     def padded_rows(self) -> int:
-        """Rows of the global array that holds the factor."""
+        """Rows of a global array whose shards are alike."""
         return self.rows * self.layout.ranks
 
     @property
@@ -179,18 +190,10 @@ class Resolved:
         """Equal in all processes that make this call, most likely different for other calls."""
         mesh = self.layout.mesh
         shape = () if mesh is None else tuple(mesh.shape.items())
-        text = repr(
-            (
-                shape,
-                self.layout.axes,
-                self.n,
-                self.dtype,
-                self.tile,
-                self.triangle,
-                self.precision,
-                self.order,
-            )
-        )
+        kinds = (self.mixed, self.gathered, self.order)
+        numbers = (self.n, self.tile, self.triangle, self.precision, *kinds)
+        names = (self.dtype, self.routine, self.backend)
+        text = repr((shape, self.layout.axes, *names, *numbers))
         return zlib.crc32(text.encode()) & 0x7FFFFFFF
 
     @functools.cached_property
@@ -202,8 +205,36 @@ class Resolved:
             self.dtype,
             tile=self.tile,
             triangle=self.triangle,
-            precision=self.precision,
+            precision=MIXED if self.mixed else self.precision,
+            routine=self.routine,
+            backend=self.backend,
             order=self.order,
+        )
+
+    @functools.cached_property
+    def low(self) -> Resolved:
+        """The same factorisation in the lower precision, at its fastest."""
+        low = resolve_plan(
+            self.layout,
+            self.n,
+            LOWER[self.dtype],
+            tile=0 if self.gathered else self.tile,
+            triangle=self.triangle,
+            exposed=self.exposed,
+            precision=SPLIT,
+        )
+        return low.to_gathered() if self.gathered else low
+
+    def to_gathered(self) -> Resolved:
+        """The same with all of the matrix on every device: the tile is that of one rank."""
+        one = resolve_plan(
+            Layout(platform=self.layout.platform), self.n, self.dtype, triangle=self.triangle
+        )
+        return dataclasses.replace(
+            self,
+            tile=one.tile,
+            aux_count=-(-one.aux_count // self.layout.ranks),
+            gathered=True,
         )
 
 
@@ -221,6 +252,7 @@ def entries(
     columns: int = 0,
     precision: int = 0,
     order: int = RELABELLED,
+    backend: str = "native",
 ) -> dict[str, Any]:
     """The engine's plan of one call, as a dictionary."""
     return _native.plan_entries(
@@ -236,7 +268,19 @@ def entries(
         columns=columns,
         precision=precision,
         order=order,
+        backend=BACKENDS[backend],
     )
+
+
+def measured_tile(n: int, dtype: str, ranks: int, platform: str, precision: int = 0) -> int:
+    """The best tile by the cost model, on a machine that was measured; else 0, the engine's choice.
+
+    Of one process alone: all have to choose the same.
+    """
+    profile = _profile.present(platform)
+    if not profile.measured or n == 0 or jax.process_count() > 1:
+        return 0
+    return _model.best_tile(n, dtype, ranks, profile, split=precision == SPLIT)
 
 
 @functools.lru_cache(maxsize=1024)
@@ -251,10 +295,15 @@ def resolve_plan(
     precision: int = 0,
     order: int = RELABELLED,
     routine: str = "potrf",
+    backend: str = "native",
 ) -> Resolved:
-    """Asks the engine for the tile of a routine and the sizes that belong to a layout."""
-    if layout.platform != "cuda" or dtype != "float32":
+    """Asks the engine for the tile and the sizes that belong to a layout."""
+    mixed = precision == MIXED and dtype in LOWER and backend == "native"
+    precision = min(precision, SPLIT)
+    if layout.platform != "cuda" or dtype != "float32" or backend != "native":
         precision = 0
+    if routine == "potrf" and backend == "native" and order == RELABELLED:
+        tile = tile or measured_tile(n, dtype, layout.ranks, layout.platform, precision)
     found = entries(
         routine,
         n,
@@ -265,6 +314,7 @@ def resolve_plan(
         mirror=triangle >= 0,
         precision=precision,
         order=order,
+        backend=backend,
     )
     return Resolved(
         layout=layout,
@@ -272,10 +322,14 @@ def resolve_plan(
         dtype=dtype,
         tile=int(found["tile"]),
         rows=-(-n // layout.ranks),
+        factor_rows=int(found["factor_rows"]),
         aux_count=int(found["aux_count"]),
         triangle=triangle,
         exposed=exposed,
         precision=precision,
         order=order,
         room=int(found["matrix_rows"]),
+        routine=routine,
+        backend=backend,
+        mixed=mixed,
     )

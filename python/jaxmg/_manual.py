@@ -9,101 +9,20 @@ over the ranks, solve, keep the result on rank 0.
 from __future__ import annotations
 
 import functools
-import itertools
-import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax import Array, lax
 from jax.custom_batching import custom_vmap
-from jax.sharding import AbstractMesh, PartitionSpec
 
 from . import _calls
 from ._batching import in_turn
 from ._hermitian import transposed, valid_part, weight, weighted_triangle
-from ._layout import NATURAL, Layout, Resolved, platform_of
+from ._layout import NATURAL, Resolved
 from ._operands import pad_rows
-from ._resolve import split_axes
-
-
-def varying(x: Any) -> frozenset[str]:
-    """The mesh axes over which a value is typed as varying."""
-    kind = jax.typeof(x)
-    found = getattr(kind, "vma", None)
-    if found is None:
-        found = getattr(getattr(kind, "manual_axis_type", None), "varying", None)
-    return frozenset(found or ())
-
-
-def vary(x: Array, axes: Iterable[str]) -> Array:
-    """Types `x` as varying over `axes` too."""
-    missing = tuple(axis for axis in axes if axis not in varying(x))
-    if not missing:
-        return x
-    if hasattr(lax, "pcast"):
-        return lax.pcast(x, missing, to="varying")
-    older: Any = lax
-    out: Array = older.pvary(x, missing)
-    return out
-
-
-def unvary(x: Array, axes: Iterable[str]) -> Array:
-    """Types `x`, which is equal along `axes`, as not varying over them."""
-    drop = tuple(axis for axis in axes if axis in varying(x))
-    if not drop:
-        return x
-    out: Array = lax.psum(jnp.where(lax.axis_index(drop) == 0, x, jnp.zeros_like(x)), drop)
-    return out
-
-
-def manual_layout(
-    mesh: AbstractMesh,
-    manual: tuple[str, ...],
-    a: Any,
-    n: int,
-    spec: PartitionSpec | None,
-    padded_to: int = 0,
-) -> Layout:
-    """The layout of a block of an n x n matrix inside shard_map over the axes `manual`."""
-    automatic = [x for x in mesh.axis_names if x not in manual and mesh.shape[x] > 1]
-    if automatic:
-        raise ValueError(
-            f"the enclosing shard_map leaves the mesh axes {automatic} automatic. Make all axes "
-            "manual (axis_names), or call from outside of shard_map."
-        )
-    rows = a.shape[0]
-    wanted = () if spec is None else split_axes(spec)
-    unknown = [name for name in wanted if name not in manual]
-    if unknown:
-        raise ValueError(
-            f"in_specs: {spec} names the axes {unknown}; the enclosing shard_map has {manual}."
-        )
-
-    def fits(axes: tuple[str, ...]) -> bool:
-        own = -(-n // math.prod(mesh.shape[axis] for axis in axes))
-        return rows == own or (padded_to > 0 and rows == own + -own % padded_to)
-
-    known = tuple(axis for axis in manual if axis in varying(a))
-    subsets = [c for k in range(len(manual), -1, -1) for c in itertools.combinations(manual, k)]
-    candidates = [wanted] if wanted else [*([known] if known else []), manual, *subsets]
-    chosen = next((axes for axes in candidates if fits(axes)), None)
-    if chosen is None:
-        sizes = {axis: mesh.shape[axis] for axis in manual}
-        raise ValueError(
-            f"a: a block of shape {tuple(a.shape)} inside shard_map over {sizes} is not a part "
-            f"of the rows of a matrix of size {n}: a block has ceil(n / ranks) rows and n "
-            "columns. Give shard_map the spec P(axes, None) for the matrix."
-        )
-    same = [c for c in subsets if len(c) == len(chosen) and c != chosen and fits(c)]
-    if same and not known and not wanted:
-        raise ValueError(
-            f"in_specs: the rows may be split over {chosen} or {same[0]}; say which with "
-            "in_specs=P(axes, None)."
-        )
-    others = tuple(axis for axis in manual if axis not in chosen)
-    return Layout("manual", mesh, chosen, others, platform_of(mesh))
+from ._vma import unvary, vary, varying
 
 
 def _all_axes(r: Resolved) -> tuple[str, ...]:
@@ -202,8 +121,9 @@ def factor(r: Resolved, a: Array) -> tuple[Array, Array, Array]:
 
 
 def locate(r: Resolved, work: Array, aux: Array, info: Array) -> tuple[Array, Array]:
-    if r.order != NATURAL:
-        work, info = _locate(r)(work, aux, info)
+    if r.backend != "native" or r.order == NATURAL:  # eliminates in LAPACK's order
+        return work, info
+    work, info = _locate(r)(work, aux, info)
     return work, info
 
 

@@ -27,6 +27,14 @@ TARGETS = (
     "jaxmg_locate",
     "jaxmg_cyclic",
     "jaxmg_potri",
+    "jaxmg_getrf",
+    "jaxmg_getrs",
+    "jaxmg_getdet",
+    "jaxmg_geqrf",
+    "jaxmg_ormqr",
+    "jaxmg_orgqr",
+    "jaxmg_qr_r",
+    "jaxmg_geqrs",
     "jaxmg_mirror",
     "jaxmg_trsm",
     "jaxmg_cholupdate",
@@ -53,6 +61,12 @@ _NVIDIA: dict[int, tuple[tuple[str, str], ...]] = {
         ("cu13", "libcusolver.so.12"),
         ("nccl", "libnccl.so.2"),
     ),
+}
+
+
+# Libraries that a call needs only if it asks for them by `backend`.
+_OPTIONAL: dict[str, dict[int, tuple[str, str]]] = {
+    "cusolvermg": {12: ("cusolver", "libcusolverMg.so.11"), 13: ("cu13", "libcusolverMg.so.12")},
 }
 
 
@@ -137,8 +151,19 @@ class _PlanRequest(ctypes.Structure):
 
     _fields_ = (
         *((name, ctypes.c_int32) for name in ("routine", "dtype", "ranks", "platform")),
-        *((name, ctypes.c_int32) for name in ("mirror", "replicated_rhs", "precision", "order")),
+        *((name, ctypes.c_int32) for name in ("mirror", "replicated_rhs", "precision", "backend")),
         *((name, ctypes.c_int64) for name in ("n", "nrhs", "tile", "library_bytes", "columns")),
+        ("order", ctypes.c_int64),
+    )
+
+
+class _CallProgress(ctypes.Structure):
+    """``jaxmg_call_progress`` of src/ffi/call.h."""
+
+    _fields_ = (
+        *((name, ctypes.c_int64) for name in ("number", "n")),
+        *((name, ctypes.c_int32) for name in ("routine", "dtype", "ranks", "spare")),
+        ("done", ctypes.c_double),
     )
 
 
@@ -159,6 +184,10 @@ def _declare(engine: ctypes.CDLL) -> None:
     engine.jaxmg_set_timeout.argtypes = [ctypes.c_double]
     engine.jaxmg_reset_counters.restype = None
     engine.jaxmg_reset_counters.argtypes = []
+    engine.jaxmg_watch_progress.restype = None
+    engine.jaxmg_watch_progress.argtypes = [ctypes.c_int]
+    engine.jaxmg_progress.restype = ctypes.c_int64
+    engine.jaxmg_progress.argtypes = [ctypes.POINTER(_CallProgress), ctypes.c_int64]
 
 
 def _load(platform: str, stem: str, ffi_stem: str) -> Library:
@@ -188,17 +217,20 @@ def _nvidia_folders(package: str) -> list[Path]:
     return [Path(root) / package / "lib" for root in nvidia.__path__]
 
 
+def _preload(package: str, soname: str) -> str | None:
+    """Loads a library of the vendor and says from where: its Python package, else by soname."""
+    places = [folder / soname for folder in _nvidia_folders(package)]
+    for place in [*(str(p) for p in places if p.is_file()), soname]:
+        with contextlib.suppress(OSError):
+            ctypes.CDLL(place, mode=ctypes.RTLD_GLOBAL)
+            return place
+    return None
+
+
 def _preload_nvidia(major: int) -> dict[str, str]:
-    """Loads the vendor's libraries as JAX does: from its Python packages, then by soname."""
-    found = {}
-    for package, soname in _NVIDIA[major]:
-        places = [folder / soname for folder in _nvidia_folders(package)]
-        for place in [*(str(p) for p in places if p.is_file()), soname]:
-            with contextlib.suppress(OSError):
-                ctypes.CDLL(place, mode=ctypes.RTLD_GLOBAL)
-                found[soname] = place
-                break
-    return found
+    """Loads the vendor's libraries as JAX does."""
+    places = {soname: _preload(package, soname) for package, soname in _NVIDIA[major]}
+    return {soname: place for soname, place in places.items() if place is not None}
 
 
 def _cuda_major() -> int | None:
@@ -253,6 +285,35 @@ def require(platform: str) -> None:
         )
 
 
+@functools.lru_cache(maxsize=8)
+def optional_library(backend: str) -> tuple[str, str | None]:
+    """Name of the library behind `backend`, and where it was loaded from (None: not found)."""
+    major = _cuda_major()
+    if major is None:
+        return f"{backend} (a library of CUDA)", None
+    package, soname = _OPTIONAL[backend][major]
+    return soname, _preload(package, soname)
+
+
+def require_backend(backend: str, platform: str) -> None:
+    """Raises BackendUnavailableError if calls on `platform` cannot use `backend`."""
+    if backend == "native":
+        return
+    if platform != "cuda":
+        raise BackendUnavailableError(
+            f"backend={backend!r} drives CUDA GPUs; the devices of this call are CPUs. Leave "
+            "backend out: the built-in engine runs on both."
+        )
+    require(platform)
+    soname, place = optional_library(backend)
+    if place is None:
+        raise BackendUnavailableError(
+            f"backend={backend!r} needs {soname}, which is neither in the Python package "
+            "nvidia-cusolver nor where the loader looks (LD_LIBRARY_PATH). Install it with JAX's "
+            "CUDA packages, or leave backend out: the built-in engine does not use it."
+        )
+
+
 class PlanError(ValueError):
     """The engine refused a plan request."""
 
@@ -282,6 +343,49 @@ def reset_counters() -> None:
     for library in (CPU, CUDA):
         if library.handle is not None and library.loaded:
             library.handle.jaxmg_reset_counters()
+
+
+@dataclass(frozen=True)
+class CallInProgress:
+    """A call that the engines are working on.
+
+    Attributes:
+        key: tells calls of this process apart.
+        routine, dtype: as numbered by the engine.
+        n: size of the matrix.
+        ranks: devices that work on it together.
+        done: part of the work, 0 to 1.
+    """
+
+    key: tuple[str, int]
+    routine: int
+    dtype: int
+    n: int
+    ranks: int
+    done: float
+
+
+def watch_progress(on: bool) -> None:
+    """Asks the engines to follow calls that come from now on, or takes that back."""
+    for library in (CPU, CUDA):
+        if library.loaded:
+            library.handle.jaxmg_watch_progress(1 if on else -1)
+
+
+def calls_in_progress() -> list[CallInProgress]:
+    """The watched calls that are being worked on, the oldest first (at most 64 an engine)."""
+    found = []
+    for library in (CPU, CUDA):
+        if library.loaded:
+            calls = (_CallProgress * 64)()
+            count = library.handle.jaxmg_progress(calls, len(calls))
+            found += [
+                CallInProgress(
+                    (library.platform, c.number), c.routine, c.dtype, c.n, c.ranks, c.done
+                )
+                for c in calls[:count]
+            ]
+    return found
 
 
 def set_timeout(seconds: float) -> None:

@@ -25,7 +25,8 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from . import _calls, _context, _native
 from ._layout import Layout
-from ._operands import reshard
+from ._operands import constrain, is_split, reshard
+from ._resolve import axis_names
 from .errors import BackendUnavailableError
 
 Specs = tuple[PartitionSpec, ...]
@@ -42,12 +43,14 @@ class Operation:
             whole matrix on one device.
         pad: (r, *arrays, **params) -> arrays whose split dimensions are divisible.
         specs: (layout, **params) -> specs of the operands and of the results.
+        makes_factor: whether the results are a factor, which stays where it is made.
     """
 
     block: Callable[..., Sequence[Array]]
     one_device: Callable[..., Sequence[Array]]
     pad: Callable[..., Sequence[Array]]
     specs: Callable[..., tuple[Specs, Specs]]
+    makes_factor: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -94,6 +97,8 @@ def _distributed(
 ) -> Any:
     layout = r.layout
     _require_one_process(layout, target.devices)
+    if getattr(r, "gathered", False):
+        return _everywhere(op, r, arrays, params)
     ins, outs = op.specs(layout, **params)
     arrays = op.pad(r, *arrays, **params)
     arrays = [reshard(layout, x, spec) for x, spec in zip(arrays, ins, strict=True)]
@@ -118,6 +123,24 @@ def _distributed(
         ranks = jnp.arange(layout.ranks, dtype=jnp.int32), jnp.arange(groups, dtype=jnp.int32)
         split = [reshard(layout, x, spec) for x, spec in zip(ranks, places, strict=True)]
         return mapped(placed, in_specs=(*places, *ins))(*split, *arrays)
+
+
+def _everywhere(op: Operation, r: Any, arrays: Sequence[Array], params: dict[str, Any]) -> Any:
+    """Every device is given all of the operands, and does all of the work on its own."""
+    layout = r.layout
+    whole = [reshard(layout, x, PartitionSpec(*(None,) * x.ndim)) for x in arrays]
+    call = jax.shard_map(
+        lambda *xs: tuple(op.one_device(r, *xs, **params)),
+        mesh=layout.mesh,
+        in_specs=REPLICATED,
+        out_specs=REPLICATED,
+        check_vma=False,
+    )
+    results = call(*whole)
+    if op.makes_factor:
+        return results
+    outs = op.specs(layout, **params)[1]
+    return [constrain(layout, x, spec) for x, spec in zip(results, outs, strict=True)]
 
 
 def _run(
@@ -175,6 +198,23 @@ def typed(like: Any, layout: Layout, shape: tuple[int, ...], dtype: Any, spec: A
 
 def rows_spec(layout: Layout) -> PartitionSpec:
     return layout.rows_spec if layout.kind == "dist" else REPLICATED
+
+
+def factor_specs(a: Any, r: Any) -> Specs:
+    """What the types of a factor show: the specs of its rows and of its vectors.
+
+    Within one program the data lie on the ranks whatever the type of a factor shows; where programs
+    meet (a derivative keeps the factor) they are moved to what it shows. Axes that split A itself
+    are shown, others are not, since vmap may put those of a batch there.
+    """
+    layout = r.layout
+    if r.gathered:
+        return REPLICATED, REPLICATED
+    if r.exposed and is_split(a.sharding.spec):
+        return rows_spec(layout), vector_spec(layout)
+    shown = {name for entry in tuple(a.sharding.spec) for name in axis_names(entry)}
+    own = tuple(name for name in layout.axes if name in shown)
+    return PartitionSpec(own or None, None), PartitionSpec(own or None)
 
 
 def vector_spec(layout: Layout) -> PartitionSpec:

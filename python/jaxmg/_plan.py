@@ -4,19 +4,32 @@ from __future__ import annotations
 
 import dataclasses
 import operator
+from collections.abc import Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
-from ._arguments import LARGEST, SUPPORTED, check_tile, triangle_of
-from ._layout import AnyMesh, entries, platform_of
-from ._memory import STAGES, available, human, largest_n, routine_bytes, total
+from . import _native
+from ._arguments import LARGEST, SUPPORTED, check_backend, check_tile, precision_of, triangle_of
+from ._gather import threshold
+from ._layout import LOWER, MIXED, NATIVE, SPLIT, AnyMesh, measured_tile, platform_of
+from ._memory import STAGES, available, human, largest_n, routine_bytes, stage_plans, total
+from ._model import Estimate, expected
+from ._profile import Profile, present
 from ._resolve import check_mesh
 
 _PURPOSE = {
     "matrix": "matrix, overwritten",
-    "copy_of_matrix": "your matrix, if not donated",
+    "copy_of_matrix": "your matrix",
+    "low_precision_factor": "factor in lower precision",
+    "fall_back_copy": "copy of the matrix for a fall-back",
+    "split_even": "its half-precision parts, even",
+    "split_odd": "its half-precision parts, odd",
+    "row_scale": "scaling by powers of two",
+    "inverse_scale": "the same, inverse",
+    "panel_inverse": "inverted blocks of a diagonal tile",
+    "row_block": "one tile of rows",
     "right_hand_side": "right-hand sides",
     "saved_diagonal": "original diagonal tiles",
     "tile_inverse": "inverted diagonal tiles",
@@ -31,6 +44,28 @@ _PURPOSE = {
     "probe_result": "symmetry probe, norms",
     "send_staging": "staging, send",
     "receive_staging": "staging, receive",
+    "pivots": "row interchanges",
+    "moves_even": "row moves of even steps",
+    "moves_odd": "row moves of odd steps",
+    "inverse_even": "inverted tile of even steps",
+    "inverse_odd": "inverted tile of odd steps",
+    "row_order": "order of rows",
+    "permuted_rhs": "right-hand sides, reordered",
+    "phases": "signs of the ranks",
+    "panel_columns": "panel, rows of A",
+    "gathered_triangles": "triangles of all devices",
+    "stacked_triangles": "the same, stacked",
+    "panel_small": "tiles of the panel",
+    "panel_signs": "signs of the panel",
+    "product": "products with a panel",
+    "product_other": "the same, second buffer",
+    "ahead_product": "products of the look-ahead",
+    "local_rhs": "right-hand sides of a device",
+    "block_reflectors": "triangles of the reflectors",
+    "orthogonal": "Q",
+    "triangular": "R",
+    "gathered_rhs": "gathered right-hand sides",
+    "rhs_columns": "the same, for the library",
     "library": "vendor library",
 }
 
@@ -46,7 +81,10 @@ class Plan:
         dtype: element type.
         devices: number of devices.
         platform: "cpu" or "cuda".
-        path: how the work is done.
+        path: "one device"; "distributed": rows split over the devices; "gathered": small enough
+            to be worked on by each device alone (see :func:`jaxmg.set_gather_below`).
+        gather_below: the largest n that is gathered.
+        arithmetic: element type of the factor and how its products are computed.
         tile: rows that are eliminated together.
         bytes_by_purpose: bytes by what they are for.
         bytes_needed: their sum, with the caller's matrix donated or made inside ``jit``.
@@ -55,6 +93,8 @@ class Plan:
         memory_source: where that number comes from.
         largest_n: largest n that fits with the matrix donated (0 if memory is unknown).
         flops: arithmetic operations on all devices together.
+        seconds: what the cost model expects of a call, by part (`seconds.total` in all), and
+        seconds_source: where the numbers of the model come from.
     """
 
     routine: str
@@ -64,6 +104,8 @@ class Plan:
     devices: int
     platform: str
     path: str
+    gather_below: int
+    arithmetic: str
     tile: int
     bytes_by_purpose: dict[str, int]
     bytes_needed: int
@@ -72,6 +114,8 @@ class Plan:
     memory_source: str
     largest_n: int
     flops: float
+    seconds: Estimate
+    seconds_source: str
 
     @property
     def fits(self) -> bool | None:
@@ -82,9 +126,12 @@ class Plan:
         head = f"{self.routine}  n={self.n}  nrhs={self.nrhs}  {self.dtype}"
         lines = [
             head,
-            f"  path       {self.path} ({self.platform})",
+            f"  path       {self.path} on {_count(self.devices)} ({self.platform})",
+            f"  arithmetic {self.arithmetic}",
             f"  tile       {self.tile}",
             f"  work       {self.flops:.3g} flop",
+            f"  time       {_time(self.seconds.total)}, {self.seconds.communication_share:.0%} of "
+            f"it for data of others ({self.seconds_source})",
             "  bytes per device",
         ]
         for purpose, size in self.bytes_by_purpose.items():
@@ -102,6 +149,14 @@ class Plan:
         return "\n".join(lines)
 
 
+def _count(devices: int) -> str:
+    return "1 device" if devices == 1 else f"{devices} devices"
+
+
+def _time(seconds: float) -> str:
+    return f"{1e3 * seconds:.3g} ms" if seconds < 1 else f"{seconds:.3g} s"
+
+
 def plan(
     routine: str,
     n: int,
@@ -111,17 +166,24 @@ def plan(
     mesh: AnyMesh | int | None = None,
     T_A: int | None = None,
     lower: bool | None = None,
+    backend: str | None = None,
+    precision: Any = None,
 ) -> Plan:
     """Works out how a routine would run and what it would take. Allocates nothing.
 
     Args:
-        routine: "potrs", "potrf", "potri", "logdet" or "cyclic_1d".
+        routine: "potrs", "potrf", "potri", "logdet", "lu_solve", "getrf", "slogdet", "inv" or
+            "cyclic_1d".
         n: size of the matrix.
         dtype: element type.
         nrhs: number of right-hand sides.
         mesh: the mesh, or a number of devices; None means the context mesh, else all devices.
         T_A: rows that are eliminated together. None lets the plan choose.
         lower: True or False if only one triangle will be valid.
+        precision: as in :func:`jaxmg.potrs`. With "mixed" a float64 or complex128 matrix stays
+            beside a factor of half its size; a fall-back needs a copy if the matrix is kept.
+        backend: as in :func:`jaxmg.potrs`. The scratch that cuSOLVERMg asks for when it runs is
+            not counted.
 
     Returns:
         A :class:`Plan`.
@@ -144,27 +206,50 @@ def plan(
         raise TypeError(f"dtype: got {name}; supported are {', '.join(SUPPORTED)}.")
     n, nrhs = _size("n", n), _size("nrhs", nrhs)
     ranks, platform = _devices(mesh)
-    tile, mirror = check_tile(T_A), triangle_of(lower) >= 0
+    tile, mirror, engine = check_tile(T_A), triangle_of(lower) >= 0, check_backend(backend)
+    if engine != "native":
+        _native.require_backend(engine, platform)
+        if routine == "cyclic_1d":
+            raise ValueError(
+                f"backend: got {backend!r} for cyclic_1d; accepted are None, 'native'."
+            )
+    arithmetic = precision_of(precision)
+    mixed = arithmetic == MIXED and name in LOWER and routine in ("potrs", "potrf")
+    mixed = mixed and engine == "native"
 
-    def needed(size: int, in_place: bool = True) -> tuple[dict[str, int], dict[str, int]]:
+    def needed(
+        size: int, in_place: bool = True, workers: int = ranks
+    ) -> tuple[dict[str, int], dict[str, int]]:
         return routine_bytes(
             routine,
             size,
             name,
-            ranks,
+            workers,
             platform,
             nrhs=nrhs,
             tile=tile,
             mirror=mirror,
             in_place=in_place,
+            backend=engine,
+            precision=arithmetic if mixed else min(arithmetic, SPLIT),
         )
 
     free, source = available(platform, ranks)
-    stages = [
-        entries(stage, n, name, ranks, platform, nrhs=nrhs, tile=tile, mirror=mirror)
-        for stage in STAGES[routine]
-    ]
+    split = platform == "cuda" and name == "float32" and arithmetic != NATIVE
+    limit = threshold(name, ranks, platform, SPLIT if split else NATIVE)
+    gathered = routine in _GATHERED and tile == 0 and 0 < n <= limit and engine == "native"
+    workers = 1 if gathered else ranks
+    if routine in _GATHERED and engine == "native":
+        tile = tile or measured_tile(n, name, workers, platform, SPLIT if split else NATIVE)
+    stages = stage_plans(routine, n, name, workers, platform, nrhs, tile, mirror, backend=engine)
     lasting, scratch = needed(n)
+    kept = needed(n, in_place=False)
+    if gathered:
+        lasting, scratch = kept = needed(n, workers=1)
+        lasting["copy_of_matrix"] = -(-lasting["matrix"] // ranks)
+    chosen = int(stages[0]["tile"])
+    profile = present(platform)
+    path = "one device" if ranks == 1 else "gathered" if gathered else "distributed"
     return Plan(
         routine=routine,
         n=n,
@@ -172,16 +257,78 @@ def plan(
         dtype=name,
         devices=ranks,
         platform=platform,
-        path="one device" if ranks == 1 else f"rows split over {ranks} devices",
-        tile=int(stages[0]["tile"]),
+        path=path if engine == "native" else f"{path}, {engine}",
+        gather_below=limit if routine in _GATHERED else 0,
+        arithmetic=_arithmetic(name, split, mixed),
+        tile=chosen,
         bytes_by_purpose={**lasting, **scratch},
         bytes_needed=total((lasting, scratch)),
-        bytes_needed_with_copy=total(needed(n, in_place=False)),
+        bytes_needed_with_copy=total(kept),
         bytes_available=free,
         memory_source=source,
         largest_n=largest_n(lambda size: total(needed(size)) <= free) if free else 0,
         flops=float(sum(stage["flops"] for stage in stages)),
+        seconds=expected(
+            routine,
+            n,
+            name,
+            ranks,
+            chosen,
+            profile,
+            nrhs=nrhs,
+            split=split,
+            gathered=gathered,
+            mixed=mixed,
+        ),
+        seconds_source=_source(profile),
     )
+
+
+# Routines that small matrices are gathered for.
+_GATHERED = ("potrs", "potri")
+
+
+def _arithmetic(dtype: str, split: bool, mixed: bool) -> str:
+    if mixed:
+        return f"{LOWER[dtype]} factor, refined to {dtype}"
+    return f"{dtype}, by half-precision parts" if split else dtype
+
+
+def _source(profile: Profile) -> str:
+    how = "measured" if profile.measured else "assumed, see jaxmg tune"
+    return f"{profile.device}, {how}"
+
+
+def scaling(
+    routine: str,
+    n: int,
+    dtype: Any,
+    counts: Sequence[int] = (1, 2, 4, 8, 16, 32, 64),
+    **options: Any,
+) -> str:
+    """A table of what the cost model expects of numbers of devices.
+
+    Args:
+        routine, n, dtype, options: as of :func:`plan`, without `mesh`.
+        counts: the numbers of devices.
+    """
+    plans = [plan(routine, n, dtype, mesh=count, **options) for count in counts]
+    first = plans[0]
+    flops, alone = first.flops, first.seconds.total * first.devices
+    lines = [
+        f"{routine}  n={n}  {first.dtype}  {first.platform} ({first.seconds_source})",
+        f"{'devices':>8}  {'path':<12}{'tile':>6}{'time':>11}{'TFLOP/s':>9}{'efficiency':>12}"
+        f"{'waiting':>9}{'per device':>13}  fits",
+    ]
+    for p in plans:
+        total = p.seconds.total
+        fits = {True: "yes", False: "no", None: "?"}[p.fits]
+        lines.append(
+            f"{p.devices:>8}  {p.path:<12}{p.tile:>6}{_time(total):>11}{flops / total / 1e12:>9.3g}"
+            f"{alone / (total * p.devices):>12.0%}{p.seconds.communication_share:>9.0%}"
+            f"{human(p.bytes_needed):>13}  {fits}"
+        )
+    return "\n".join(lines)
 
 
 def _size(name: str, value: Any) -> int:

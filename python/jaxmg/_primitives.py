@@ -1,6 +1,7 @@
 """The primitives of the Cholesky family and of block-cyclic storage, on global arrays.
 
-A factor is three arrays: `work` (padded_rows, n), `aux` (ranks * aux_count,), `info` int32[8].
+A factor is three arrays: `work` (ranks * factor_rows, n), `aux` (ranks * aux_count,) and `info`
+int32[8].
 """
 
 from __future__ import annotations
@@ -10,49 +11,50 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jax.sharding import PartitionSpec
 
 from . import _calls
-from ._batching import batch_factor_operation, batch_potrs
+from ._batching import batch_factor_operation, batch_solution
 from ._layout import Layout, Resolved
-from ._operands import is_split, pad_rows
-from ._operation import REPLICATED, Operation, Specs, define, rows_spec, typed, vector_spec
-from ._resolve import axis_names
+from ._operands import pad_rows
+from ._operation import (
+    REPLICATED,
+    Operation,
+    Specs,
+    define,
+    factor_specs,
+    rows_spec,
+    typed,
+    vector_spec,
+)
 
 # --- factorisation ---------------------------------------------------------------------------
 
 
-def _factor_types(a: Any, *, r: Resolved) -> list[Any]:
-    rows, vector = rows_spec(r.layout), vector_spec(r.layout)
-    if not (r.exposed and is_split(a.sharding.spec)):
-        # Within one program the data lie on the ranks whatever the type of a factor shows; where
-        # programs meet (a derivative keeps the factor) they are moved to what it shows. Axes that
-        # split A itself are shown, others are not, since vmap may put those of a batch there.
-        shown = {name for entry in tuple(a.sharding.spec) for name in axis_names(entry)}
-        own = tuple(name for name in r.layout.axes if name in shown)
-        rows, vector = PartitionSpec(own or None, None), PartitionSpec(own or None)
+def factor_types(a: Any, *, r: Any) -> list[Any]:
+    rows, vector = factor_specs(a, r)
     return [
-        typed(a, r.layout, (r.padded_rows, r.n), a.dtype, rows),
+        typed(a, r.layout, (r.factor_rows * r.layout.ranks, r.n), a.dtype, rows),
         typed(a, r.layout, (r.aux_count * r.layout.ranks,), a.dtype, vector),
         typed(a, r.layout, (8,), jnp.int32, REPLICATED),
     ]
 
 
-def _padded_factor(r: Resolved, work: Array, aux: Array, info: Array) -> list[Array]:
+def padded_factor(r: Any, work: Array, aux: Array, info: Array) -> list[Array]:
     """A factor made on one device in the shapes of the layout, marked as such."""
     return [
-        pad_rows(work, r.padded_rows),
+        pad_rows(work, r.factor_rows * r.layout.ranks),
         pad_rows(aux, r.aux_count * r.layout.ranks),
         info.at[_calls.MADE_ON].set(1),
     ]
 
 
-def _one_device_factor(r: Resolved, work: Array, aux: Array) -> tuple[Array, Array]:
-    return work[: r.n], aux[: r.on_one_rank.aux_count]
+def one_device_factor(r: Resolved, work: Array, aux: Array) -> tuple[Array, Array]:
+    one = r.on_one_rank
+    return work[: one.factor_rows], aux[: one.aux_count]
 
 
 def _potrf_one_device(r: Resolved, a: Array) -> list[Array]:
-    return _padded_factor(r, *potrf_p.bind(a[: r.n], r=r.on_one_rank))
+    return padded_factor(r, *potrf_p.bind(a[: r.n], r=r.on_one_rank))
 
 
 potrf_p = define(
@@ -65,8 +67,9 @@ potrf_p = define(
             (rows_spec(layout),),
             (rows_spec(layout), vector_spec(layout), REPLICATED),
         ),
+        makes_factor=True,
     ),
-    _factor_types,
+    factor_types,
     batch_factor_operation,
 )
 
@@ -81,7 +84,7 @@ def _solution_type(
     return [typed(work, r.layout, b.shape, b.dtype, spec)]
 
 
-def _mismatch_to_nan(r: Resolved, info: Array, b: Array, made_on: int) -> Array:
+def mismatch_to_nan(r: Resolved, info: Array, b: Array, made_on: int) -> Array:
     """b, or NaN if the factor was made with another number of ranks than it is used with."""
     return jnp.where(info[_calls.MADE_ON] == made_on, b, jnp.asarray(jnp.nan, b.dtype))
 
@@ -90,7 +93,7 @@ def _potrs_block(
     r: Resolved, ctx: Array, work: Array, aux: Array, info: Array, b: Array, *, replicated: bool
 ) -> list[Array]:
     if r.exposed and r.layout.kind == "dist":
-        b = _mismatch_to_nan(r, info, b, 0)
+        b = mismatch_to_nan(r, info, b, 0)
     return [_calls.potrs(r, ctx, work, aux, info, b, replicated=replicated)]
 
 
@@ -98,8 +101,8 @@ def _potrs_one_device(
     r: Resolved, work: Array, aux: Array, info: Array, b: Array, *, replicated: bool
 ) -> list[Array]:
     rows = b.shape[0]
-    b = _mismatch_to_nan(r, info, b[: r.n], 1)
-    work, aux = _one_device_factor(r, work, aux)
+    b = mismatch_to_nan(r, info, b[: r.n], 1)
+    work, aux = one_device_factor(r, work, aux)
     (x,) = potrs_p.bind(work, aux, info, b, r=r.on_one_rank, replicated=True)
     return [pad_rows(x, rows)]
 
@@ -118,7 +121,7 @@ potrs_p = define(
         specs=_potrs_specs,
     ),
     _solution_type,
-    batch_potrs,
+    batch_solution,
 )
 
 
@@ -126,7 +129,7 @@ potrs_p = define(
 
 
 def _logdet_one_device(r: Resolved, work: Array, info: Array) -> list[Array]:
-    return list(logdet_p.bind(work[: r.n], info, r=r.on_one_rank))
+    return list(logdet_p.bind(work[: r.on_one_rank.factor_rows], info, r=r.on_one_rank))
 
 
 logdet_p = define(
@@ -148,14 +151,14 @@ logdet_p = define(
 def _potri_block(r: Resolved, ctx: Array, work: Array, aux: Array, info: Array) -> list[Array]:
     x = _calls.potri(r, ctx, work, aux, info)
     if r.exposed and r.layout.kind == "dist":
-        x = _mismatch_to_nan(r, info, x, 0)
+        x = mismatch_to_nan(r, info, x, 0)
     return [x]
 
 
 def _potri_one_device(r: Resolved, work: Array, aux: Array, info: Array) -> list[Array]:
-    short, aux = _one_device_factor(r, work, aux)
+    short, aux = one_device_factor(r, work, aux)
     (x,) = potri_p.bind(short, aux, info, r=r.on_one_rank)
-    return [pad_rows(_mismatch_to_nan(r, info, x, 1), work.shape[0])]
+    return [pad_rows(mismatch_to_nan(r, info, x, 1), r.padded_rows)]
 
 
 potri_p = define(
@@ -187,7 +190,7 @@ def _locate_types(work: Any, aux: Any, info: Any, *, r: Resolved) -> list[Any]:
 
 
 def _locate_one_device(r: Resolved, work: Array, aux: Array, info: Array) -> list[Array]:
-    short, aux = _one_device_factor(r, work, aux)
+    short, aux = one_device_factor(r, work, aux)
     short, info = locate_p.bind(short, aux, info, r=r.on_one_rank)
     return [pad_rows(short, work.shape[0]), info.at[_calls.MADE_ON].set(1)]
 
@@ -202,6 +205,7 @@ locate_p = define(
             (rows_spec(layout), vector_spec(layout), REPLICATED),
             (rows_spec(layout), REPLICATED),
         ),
+        makes_factor=True,
     ),
     _locate_types,
     batch_factor_operation,

@@ -10,6 +10,8 @@ leaves unused are added, so that all devices take part.
 from __future__ import annotations
 
 import functools
+import itertools
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -17,6 +19,7 @@ import jax
 from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding, PartitionSpec
 
 from ._layout import AnyMesh, Layout, platform_of
+from ._vma import varying
 
 Entry = Any
 
@@ -117,6 +120,54 @@ def distributed(mesh: AnyMesh, spec: PartitionSpec | None, n: int, argument: str
     return _distributed(mesh, wanted, rows, n)
 
 
+def _block_layout(
+    mesh: AbstractMesh,
+    manual: tuple[str, ...],
+    a: Any,
+    n: int,
+    spec: PartitionSpec | None,
+    padded_to: int = 0,
+) -> Layout:
+    """The layout of a block of an n x n matrix inside shard_map over the axes `manual`."""
+    automatic = [x for x in mesh.axis_names if x not in manual and mesh.shape[x] > 1]
+    if automatic:
+        raise ValueError(
+            f"the enclosing shard_map leaves the mesh axes {automatic} automatic. Make all axes "
+            "manual (axis_names), or call from outside of shard_map."
+        )
+    rows = a.shape[0]
+    wanted = () if spec is None else split_axes(spec)
+    unknown = [name for name in wanted if name not in manual]
+    if unknown:
+        raise ValueError(
+            f"in_specs: {spec} names the axes {unknown}; the enclosing shard_map has {manual}."
+        )
+
+    def fits(axes: tuple[str, ...]) -> bool:
+        own = -(-n // math.prod(mesh.shape[axis] for axis in axes))
+        return rows == own or (padded_to > 0 and rows == own + -own % padded_to)
+
+    known = tuple(axis for axis in manual if axis in varying(a))
+    subsets = [c for k in range(len(manual), -1, -1) for c in itertools.combinations(manual, k)]
+    candidates = [wanted] if wanted else [*([known] if known else []), manual, *subsets]
+    chosen = next((axes for axes in candidates if fits(axes)), None)
+    if chosen is None:
+        sizes = {axis: mesh.shape[axis] for axis in manual}
+        raise ValueError(
+            f"a: a block of shape {tuple(a.shape)} inside shard_map over {sizes} is not a part "
+            f"of the rows of a matrix of size {n}: a block has ceil(n / ranks) rows and n "
+            "columns. Give shard_map the spec P(axes, None) for the matrix."
+        )
+    same = [c for c in subsets if len(c) == len(chosen) and c != chosen and fits(c)]
+    if same and not known and not wanted:
+        raise ValueError(
+            f"in_specs: the rows may be split over {chosen} or {same[0]}; say which with "
+            "in_specs=P(axes, None)."
+        )
+    others = tuple(axis for axis in manual if axis not in chosen)
+    return Layout("manual", mesh, chosen, others, platform_of(mesh))
+
+
 def _named_sharding(x: Any) -> NamedSharding | None:
     """What a concrete array or the type of a traced one tells."""
     if not isinstance(x, jax.Array):
@@ -163,9 +214,7 @@ def resolve(
     context = jax.sharding.get_abstract_mesh()
     manual = manual_axes(context)
     if manual:
-        from ._manual import manual_layout
-
-        return manual_layout(context, manual, a, n, spec, padded_to)
+        return _block_layout(context, manual, a, n, spec, padded_to)
     misfit = None
     for candidate, known in _candidates(a, b, mesh, context):
         if candidate.empty:

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from . import _calls, errors
-from ._batching import batch_factor_operation, batch_potrs
+from ._batching import batch_factor_operation, batch_solution
 from ._layout import Layout, Resolved
 from ._operands import pad_rows
 from ._operation import REPLICATED, Operation, Specs, define, rows_spec, typed, vector_spec
@@ -45,7 +45,7 @@ trsm_p = define(
         specs=_trsm_specs,
     ),
     _trsm_type,
-    batch_potrs,
+    batch_solution,
 )
 
 
@@ -94,7 +94,7 @@ half_p = define(
         specs=_half_specs,
     ),
     lambda work, info, b, *, r, back, replicated: _trsm_type(work, b, r=r, replicated=replicated),
-    batch_potrs,
+    batch_solution,
 )
 
 
@@ -177,6 +177,7 @@ cholupdate_p = define(
         one_device=_update_one_device,
         pad=lambda r, *arrays, downdate: arrays,
         specs=_update_specs,
+        makes_factor=True,
     ),
     lambda work, aux, info, v, *, r, downdate: [
         x.update(weak_type=False) for x in (work, aux, info)

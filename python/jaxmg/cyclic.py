@@ -76,7 +76,7 @@ def _resolved(layout: Layout, n: int, dtype: Any, T_A: int) -> Resolved:
     rows = -(-n // layout.ranks)
     tile = min(T_A, max(rows, 1))  # one tile per device: nothing moves
     capacity = rows + calculate_padding(rows, tile)
-    return Resolved(layout, n, str(np.dtype(dtype)), tile, capacity, 0, exposed=True)
+    return Resolved(layout, n, str(np.dtype(dtype)), tile, capacity, capacity, 0, exposed=True)
 
 
 def _tile(T_A: Any) -> int:

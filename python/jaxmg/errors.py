@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from . import _messages
+
 __all__ = [
     "BackendUnavailableError",
     "CommunicationError",
@@ -51,16 +53,20 @@ class SingularMatrixError(JaxMgError):
     """The matrix is exactly singular.
 
     Attributes:
-        index: 1-based place of the first zero pivot.
+        index: 1-based number of the equation (row) that was found to depend on those eliminated
+            before it, in the order of elimination.
     """
 
     def __init__(self, index: int, routine: str = "lu_solve") -> None:
         self.index = index
-        super().__init__(f"{routine}: pivot {index} is exactly zero; the matrix is singular.")
+        super().__init__(
+            f"{routine}: equation {index} depends on others: its pivot is exactly zero, and the "
+            "matrix is singular. Remove it, or use a least-squares solver."
+        )
 
 
 class ConvergenceError(JaxMgError):
-    """An iteration did not converge."""
+    """An iteration did not converge, as in the computation of eigenvalues and singular values."""
 
 
 class NonFiniteInputError(JaxMgError):
@@ -146,83 +152,51 @@ def from_info(info: Sequence[int], routine: str) -> JaxMgError | None:
     if kind == SINGULAR:
         return SingularMatrixError(position, routine)
     if kind == NO_CONVERGENCE:
-        return ConvergenceError(f"{routine}: {position} values did not converge.")
+        return ConvergenceError(
+            f"{routine}: {position} values did not converge. Scale the matrix to norm 1, or "
+            "compute in float64."
+        )
     if kind in _NEGATIVE:
         error, text = _NEGATIVE[kind]
         return error(f"{routine}: {text}")
     return JaxMgError(f"{routine}: unknown failure, info = {[int(i) for i in info]}.")
 
 
-# What other layers say, what it means here and what mends it.
-_VENDOR = {
-    "CUSOLVER_STATUS_ALLOC_FAILED": (
-        "the vendor library could not allocate device memory, since JAX holds most of it. Lower "
-        "XLA_PYTHON_CLIENT_MEM_FRACTION, or solve a smaller problem (see jaxmg.plan)."
-    ),
-    "CUSOLVER_STATUS_INVALID_VALUE": (
-        "the vendor library refused a size; most often a 32-bit limit of one of its routines. "
-        "Use the built-in engine (backend=None), whose sizes are 64 bits wide."
-    ),
-    "CUSOLVER_STATUS_NOT_INITIALIZED": (
-        "the vendor library could not start; as a rule the device memory is full. Lower "
-        "XLA_PYTHON_CLIENT_MEM_FRACTION."
-    ),
-    "CUSOLVER_STATUS_EXECUTION_FAILED": (
-        "a kernel of the vendor library failed. Earlier errors of the same process are the usual "
-        "cause; run with CUDA_LAUNCH_BLOCKING=1 to find the first one."
-    ),
-    "NCCL_UNHANDLED_CUDA_ERROR": (
-        "a CUDA call inside NCCL failed. NCCL_DEBUG=WARN prints which one; a container needs "
-        "enough shared memory (--shm-size)."
-    ),
-    "NCCL_SYSTEM_ERROR": (
-        "NCCL could not use the network or shared memory. NCCL_DEBUG=WARN prints the call; "
-        "NCCL_SOCKET_IFNAME names the network interface."
-    ),
-    "NCCL_REMOTE_ERROR": "another process of the job has ended or hangs; look at its output.",
-    "NO FFI HANDLER REGISTERED": (
-        "the shared library for this platform is not loaded, or was refused by this version of "
-        "jaxlib. jaxmg.info() tells which libraries were found and why one was left out."
-    ),
-    "API VERSION": (
-        "a library built for a newer interface of XLA than the installed jaxlib's was registered. "
-        "Install a matching jaxlib; jaxmg.info() shows the version that was chosen."
-    ),
-    "WRONG NUMBER OF ATTRIBUTES": (
-        "the Python part and the shared libraries come from different versions of this package. "
-        "Install it again."
-    ),
-    "RESOURCE_EXHAUSTED": (
-        "the device memory is full. jaxmg.plan() shows what a call needs per device; donate=True "
-        "saves one copy of the matrix."
-    ),
-}
-
-
-def explain(code: int | str) -> str:
-    """Explain a status number or an error message.
+def explain(code: int | str | BaseException) -> str:
+    """Explain a status number, an error or an error message.
 
     Args:
-        code: the status of a call (an integer), or a message, or a part of one, such as
-            ``"CUSOLVER_STATUS_ALLOC_FAILED"``.
+        code: the status of a call (an integer), an exception, or a message or a part of one, such
+            as ``"CUSOLVER_STATUS_ALLOC_FAILED"``.
 
     Returns:
         What it means and what to do about it.
+
+    Example:
+        >>> import jaxmg
+        >>> print(jaxmg.errors.explain(-1))
+        status -1: the input holds NaN or an infinity. Look for it with jnp.isfinite before the \
+call. The results are NaN.
     """
-    if isinstance(code, str):
-        text = code.upper().replace("NCCLUNHANDLEDCUDAERROR", "NCCL_UNHANDLED_CUDA_ERROR")
-        for key, meaning in _VENDOR.items():
-            if key in text:
-                return f"{key}: {meaning}"
-        known = ", ".join(_VENDOR)
-        return f"{code!r} is not known here. Known are the status numbers and: {known}."
+    if isinstance(code, JaxMgError):
+        return f"{type(code).__name__}: {code}"  # these say what to do themselves
+    if isinstance(code, (str, BaseException)):
+        text = code if isinstance(code, str) else f"{type(code).__name__}: {code}"
+        found = _messages.find(text)
+        if found is not None:
+            pattern, message = found
+            return f"{pattern.strip(' ,')}: {message.cause}. What to do: {message.mend}."
+        known = ", ".join(m.patterns[0].strip(" ,") for m in _messages.MESSAGES)
+        return f"{text!r} is not known here. Known are the status numbers and: {known}."
     status = int(code)
     if status == 0:
         return "status 0: success."
     if status > 0:
         return (
             f"status {status}: the leading minor of order {status} is not positive definite "
-            f"(Cholesky), or pivot {status} is zero (LU). The results are NaN."
+            f"(Cholesky), equation {status} depends on others (LU), or {status} values did not "
+            "converge "
+            "(eigenvalues, singular values). The results are NaN."
         )
     if status in _NEGATIVE:
         return f"status {status}: {_NEGATIVE[status][1]} The results are NaN."

@@ -93,18 +93,31 @@ def potrs_shardmap_ctx(
 def potri_shardmap_ctx(
     a: Any,
     T_A: int | None = None,
-    mesh: Any = None,
-    pad: bool = True,
+    mesh: AnyMesh | bool | None = None,
+    matrix_specs: Specs = None,
     *,
     in_specs: Specs = None,
-    matrix_specs: Specs = None,
+    pad: bool = True,
     lower: bool | None = None,
     n: int | None = None,
-) -> tuple[Any, ...]:
-    """Inverts A from inside a ``shard_map``, or on global arrays in the caller's ``jit``.
+) -> tuple[Array, Array]:
+    """Inverts A, Hermitian positive definite, in a context of the caller's.
 
-    Inside of ``shard_map``, `a` is this device's block of rows, and the call form is that of
-    package 0.0.9, ``potri_shardmap_ctx(a, T_A, pad)``; outside, all are global arrays.
+    Inside the caller's ``shard_map``, `a` is the block of rows of one device, of shape
+    (ceil(n / devices), n). The third positional argument may then be `pad`.
+
+    Outside of one, `a` is a global array, and the inverse takes the place of its work buffer: a
+    caller whose ``jax.jit`` donates `a` and returns the inverse has the matrix overwritten.
+
+    Args:
+        a: the matrix, or a block of it.
+        T_A: rows that are eliminated together. None lets the plan choose.
+        mesh: outside of shard_map, the mesh to work on.
+        matrix_specs: outside of shard_map, the spec of the matrix.
+        in_specs: another name of `matrix_specs`.
+        pad: False says that blocks are padded by ``calculate_padding(rows, T_A)`` rows already.
+        lower: True or False says that only the lower or upper triangle of `a` is valid.
+        n: the true size of a matrix whose rows are padded.
 
     Returns:
         (inverse, status): the rows of A^-1, both triangles, and the status as an int32 array of
@@ -120,7 +133,7 @@ def potri_shardmap_ctx(
         "potri_shardmap_ctx",
         host_or_device(a, "a"),
         T_A,
-        mesh=mesh,
+        mesh=check_mesh(mesh),
         in_specs=in_specs,
         matrix_specs=matrix_specs,
         pad=pad,

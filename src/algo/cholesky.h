@@ -133,7 +133,7 @@ class Cholesky {
       writer.wait(slot.received);
       wait_for(writer, {slot.updated, slot.looked, slot.kept});
     }
-    panel.reshape(dist_.rows_from(k + 1), dist_.rows(tile));
+    panel.reshape(dist_.rows_from(k + 1), dist_.rows(tile), dist_.rows(tile));
     const int next = *k + 1 < dist_.steps() ? owner(k + 1) : -1;
     if (mine) {
       Watch watch(rank_.observer, me_, Observer::Task::panel, *k, dist_.steps());
@@ -152,12 +152,9 @@ class Cholesky {
   void factor(Step k, PanelType& panel) {
     auto& lane = rank_.lanes.panel;
     const Tile tile = dist_.tile(k);
-    const Size w = dist_.rows(tile);
-    T* const columns = column(tile.local);
-    T* const diagonal = columns + *dist_.global_begin(tile);
-    Device::template potrf<T>(lane, w, diagonal, n_, dist_.eliminated(k), info_);
-    panel.solve(lane, columns, n_, diagonal, n_,
-                rank_.workspace.template get<T>(Buffer::panel_inverse));
+    const T* const columns = column(tile.local);
+    panel.factor(lane, columns, n_, columns + *dist_.global_begin(tile), dist_.eliminated(k),
+                 info_);
   }
 
   // What is left to do on an own panel when it is on its way: the rows go back to the matrix, and
@@ -166,11 +163,13 @@ class Cholesky {
     auto& lane = rank_.lanes.panel;
     const Tile tile = dist_.tile(k);
     T* const columns = column(tile.local);
+    T* const diagonal = columns + *dist_.global_begin(tile);
+    panel.unpack_head(lane, diagonal, n_);
     panel.unpack(lane, columns, n_);
     if (inverse_) {
       const Size nb = dist_.tile_size();
-      Device::template invert_lower<T>(lane, dist_.rows(tile), columns + *dist_.global_begin(tile),
-                                       n_, inverse_ + *tile.local * nb * nb, nb);
+      Device::template invert_lower<T>(lane, dist_.rows(tile), diagonal, n_,
+                                       inverse_ + *tile.local * nb * nb, nb);
     }
   }
 

@@ -10,10 +10,11 @@
 namespace jaxmg {
 
 // *result (in the data's memory) <- log det A, on every rank; NaN if the factorisation failed.
+// `dist` says where the factor's diagonal lies.
 template <class Device, class T>
-void cholesky_logdet(Rank<Device>& rank, const T* l, const Info* info, Real<T>* result) {
+void cholesky_logdet(Rank<Device>& rank, const Distribution& dist, const T* l, const Info* info,
+                     Real<T>* result) {
   using R = Real<T>;
-  const Distribution dist = rank.plan.distribution();
   const int me = rank.comm.rank();
   auto& lane = rank.lanes.update;
   Device::template fill<R>(lane, 1, 1, R(0), R(0), result, 1);
@@ -27,6 +28,11 @@ void cholesky_logdet(Rank<Device>& rank, const T* l, const Info* info, Real<T>* 
   lane.wait(summed);
   Device::template fill_if_failed<R>(lane, info, 1, 1, std::numeric_limits<R>::quiet_NaN(), result,
                                      1);
+}
+
+template <class Device, class T>
+void cholesky_logdet(Rank<Device>& rank, const T* l, const Info* info, Real<T>* result) {
+  cholesky_logdet<Device, T>(rank, rank.plan.distribution(), l, info, result);
 }
 
 }  // namespace jaxmg

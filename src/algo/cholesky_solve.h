@@ -67,6 +67,14 @@ class CholeskySolve {
   }
   T* sums(GlobalIndex row) const { return sums_ + *row * block_; }
 
+  // Step `step` of the two sweeps over the factor that each block of right-hand sides takes.
+  Watch watch_step(Size step) const {
+    const Size sweeps = 2 * dist_.steps();
+    const Size width = rank_.plan.rhs_block();
+    return {rank_.observer, me_, Observer::Task::solve, column_ / width * sweeps + step,
+            ceil_div(nrhs_, width) * sweeps};
+  }
+
   void wait_for(std::vector<Ticket>& tickets) {
     for (Ticket& ticket : tickets) {
       rank_.lanes.update.wait(ticket);
@@ -79,7 +87,7 @@ class CholeskySolve {
     std::vector<Ticket> sent;
     Device::template fill<T>(lane, block_, n_, T(0), T(0), sums_, block_);
     for (Step k(0); *k < dist_.steps(); ++k) {
-      Watch watch(rank_.observer, me_, Observer::Task::solve, *k, 2 * dist_.steps());
+      const Watch watch = watch_step(*k);
       const Tile tile = dist_.tile(k);
       const Size w = dist_.rows(tile);
       T* const sum = sums(dist_.global_begin(tile));
@@ -111,8 +119,7 @@ class CholeskySolve {
     std::vector<Ticket> received;
     std::vector<Ticket> sent;
     for (Step k(dist_.steps() - 1); *k >= 0; k += -1) {
-      Watch watch(rank_.observer, me_, Observer::Task::solve, 2 * dist_.steps() - 1 - *k,
-                  2 * dist_.steps());
+      const Watch watch = watch_step(2 * dist_.steps() - 1 - *k);
       const Tile tile = dist_.tile(k);
       const Size w = dist_.rows(tile);
       T* const solved = sums(dist_.global_begin(tile));

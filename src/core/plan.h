@@ -28,6 +28,12 @@ enum class Precision {
   split,   // float32 as two half-precision numbers, on tensor cores
 };
 
+// Who does the work.
+enum class Backend {
+  native,      // src/algo
+  cusolvermg,  // the vendor's library, on block-cyclic storage: src/vendor
+};
+
 // Every buffer that a call uses on one rank. New ones come before `library`.
 enum class Buffer {
   matrix,           // the shard of A, overwritten by the factor
@@ -40,7 +46,6 @@ enum class Buffer {
   split_odd,
   row_scale,        // powers of two that make a diagonal about 1
   inverse_scale,    // and their inverses
-  panel_inverse,    // inverses of blocks of a diagonal tile
   partial_sums,     // k x n: sums not yet collected, then the solution
   tile_rhs,         // right-hand sides of one tile
   tile_rhs_other,   // the same, a second one
@@ -49,13 +54,36 @@ enum class Buffer {
   probe_product,    // n
   probe_transpose,  // n
   probe_result,     // 4 reals
-  update_columns,   // columns of a factor before their rotation
-  rotation,         // of one block of an update
-  update_even,      // n x k: what is to be added to a factor
-  update_odd,
   send_staging,
   receive_staging,
-  library,  // what the vendor library asks for
+  pivots,      // 2 n integers: row interchanges of an LU factorisation, then their product
+  moves_even,  // the interchanges of one panel as moves of rows
+  moves_odd,
+  inverse_even,  // inverses of blocks of the panel's unit triangle
+  inverse_odd,
+  row_order,           // n integers
+  permuted_rhs,        // k x n: right-hand sides in the order of the factor's rows
+  phases,              // one element for each rank
+  panel_columns,       // the rows of a QR panel that are left, as columns
+  gathered_triangles,  // one tile a rank
+  stacked_triangles,   // the same without gaps
+  panel_small,         // tiles that are being worked on
+  panel_signs,         // diagonal of +-1
+  product,             // of a matrix with a block reflector
+  product_other,       // the same, a second one
+  ahead_product,       // both, for the next panel
+  local_rhs,           // k x L: right-hand sides of this rank's rows
+  block_reflectors,    // T of each panel (aux)
+  orthogonal,          // Q
+  triangular,          // R
+  gathered_rhs,        // right-hand sides of all ranks, for a vendor's library
+  rhs_columns,         // those that it wants to find on this rank
+  update_columns,      // columns of a factor before their rotation
+  rotation,            // of one block of an update
+  update_even,         // n x k: what is to be added to a factor
+  update_odd,
+  vendor_workspace,  // what it asks for
+  library,           // what the libraries of the lanes work in
 };
 
 enum class Place { argument, result, scratch };
@@ -79,10 +107,13 @@ struct PlanRequest {
   Size group = 0;  // tile columns in one product of the trailing update; 0: choose
   Platform platform = Platform::cpu;
   Precision precision = Precision::native;
+  Backend backend = Backend::native;
   bool mirror = false;         // only one triangle is valid
   bool replicated_rhs = true;  // b and x are whole on every rank
+  bool transpose = false;      // solve with the transposed matrix
   Size library_bytes = 0;      // scratch that the tile library needs, asked by the caller
-  Size columns = 0;            // columns of a matrix that is redistributed (0: n)
+  Size columns = 0;            // of a matrix that is not square; where it is redistributed, 0: n
+  Size vendor_bytes = 0;       // scratch that a vendor's library needs, likewise
   Size staging_bytes = 0;      // of one staging buffer (0: choose); less than the least is raised
   Order order = Order::relabelled;  // in which a factor is, or has been, eliminated
 };
@@ -105,6 +136,10 @@ class Plan {
   // The entry of `buffer`; one of count 0 if the call does not use it.
   Entry entry(Buffer buffer) const;
   Size scratch_bytes() const { return scratch_bytes_; }
+  // Rows that each rank has room for in the array that a factorisation leaves, and elements of the
+  // aux operand beside it.
+  Size factor_rows() const;
+  Size aux_count() const;
   // Everything that is alive at once on one rank.
   Size total_bytes() const;
   // Rows that the matrix operand has room for on each rank.
@@ -133,6 +168,12 @@ class Plan {
 // Elements per rank of the aux operand that stands beside a Cholesky factor: the original diagonal
 // tiles, then the inverses of the factor's.
 Size aux_count(Size n, int ranks, Size tile);
+// The same beside an LU factor: inverses of the diagonal tiles of L and of U, on platforms that
+// solve with them.
+Size lu_aux_count(const PlanRequest& request, Size tile);
+
+// The same for a QR factorisation of m x n: a tile x width triangle for each panel.
+Size qr_aux_count(Size m, Size n, Size tile);
 
 std::string_view name(Buffer buffer);
 

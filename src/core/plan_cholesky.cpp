@@ -28,9 +28,6 @@ void add_cholesky_entries(const PlanRequest& q, const Decisions& decided, EntryL
         list.scratch(Buffer::row_scale, real, scales);
         list.scratch(Buffer::inverse_scale, real, scales);
       }
-      if (q.platform == Platform::cuda) {
-        list.scratch(Buffer::panel_inverse, t, tile * tile);
-      }
       if (q.routine == Routine::potrf) {
         list.scratch(Buffer::probe_vector, t, q.n);
         list.scratch(Buffer::probe_product, t, q.n);

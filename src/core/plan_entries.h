@@ -41,12 +41,28 @@ Size mirror_staging_count(const PlanRequest& request, Size rows, Size tile);
 // Enough for a mirror and for tiles of whole rows dealt out to the ranks.
 Size dealing_staging_count(const PlanRequest& request, Size rows, Size tile);
 
+// A vendor's library on block-cyclic storage: the tile that suits it, rows of a shard whose tiles
+// all have their full width, right-hand sides that are solved for together.
+Size choose_vendor_tile(const PlanRequest& request);
+Size vendor_rows(Size n, int ranks, Size tile);
+Size vendor_rhs_block(const PlanRequest& request);
+void add_vendor_entries(const PlanRequest& request, const Decisions& decided, EntryList& list);
+
 // potrf, potrs, logdet, locate, potri
 void add_cholesky_entries(const PlanRequest& request, const Decisions& decided, EntryList& list);
+// getrf, getrs, getdet
+bool is_lu(Routine routine);
+void add_lu_entries(const PlanRequest& request, const Decisions& decided, EntryList& list);
 // trsm, cholupdate
 void add_triangular_entries(const PlanRequest& request, const Decisions& decided, EntryList& list);
 // mirror, cyclic
 void add_redistribution_entries(const PlanRequest& request, const Decisions& decided,
                                 EntryList& list);
+
+// geqrf, ormqr, orgqr, qr_r, geqrs: n is the number of rows; nrhs, for orgqr, that of columns of Q.
+void add_qr_entries(const PlanRequest& request, const Decisions& decided, EntryList& list);
+bool is_qr(Routine routine);
+// Columns that a QR factorisation eliminates together.
+Size choose_qr_tile(const PlanRequest& request);
 
 }  // namespace jaxmg

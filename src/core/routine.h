@@ -16,12 +16,37 @@ enum class Routine {
   mirror,      // the other triangle of a Hermitian matrix
   cyclic,      // block-cyclic storage and back
   potri,       // inverse from a Cholesky factor
+  getrf,       // LU factorisation with partial pivoting
+  getrs,       // solution with an LU factor
+  getdet,      // sign and logarithm of the determinant from one
+  geqrf,       // QR factorisation
+  ormqr,       // product with Q or Q^H
+  orgqr,       // Q and R in full
+  qr_r,        // R in full
+  geqrs,       // least squares or minimum norm from a QR factorisation
   trsm,        // solution with a triangular matrix
   cholupdate,  // factor of a matrix to which something of low rank has been added
 };
 
-inline constexpr std::array<std::string_view, 9> kRoutineNames = {
-    "potrf", "potrs", "logdet", "locate", "mirror", "cyclic", "potri", "trsm", "cholupdate"};
+inline constexpr auto kRoutineNames = std::to_array<std::string_view>({
+    "potrf",
+    "potrs",
+    "logdet",
+    "locate",
+    "mirror",
+    "cyclic",
+    "potri",
+    "getrf",
+    "getrs",
+    "getdet",
+    "geqrf",
+    "ormqr",
+    "orgqr",
+    "qr_r",
+    "geqrs",
+    "trsm",
+    "cholupdate",
+});
 inline constexpr std::size_t kRoutines = kRoutineNames.size();
 
 constexpr std::string_view name(Routine routine) {

@@ -34,8 +34,8 @@ struct Info {
   std::int32_t position = 0;  // 1-based
   std::int32_t rank = 0;      // the rank that saw it
   std::int32_t phase = 0;
-  std::int32_t iterations = 0;
-  std::int32_t path = 0;
+  std::int32_t iterations = 0;  // of refinement; < 0: LAPACK's ITER, why there was a fall-back
+  std::int32_t path = 0;        // 0: this factor, 1: classical refinement, 2: a Krylov method
   std::int32_t spare[2] = {0, 0};
 };
 static_assert(sizeof(Info) == 32);

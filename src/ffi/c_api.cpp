@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <span>
 #include <string_view>
 
 #include "ffi/call.h"
@@ -17,6 +18,11 @@ Counters& counters() {
 
 ElasticPool& elastic_pool() {
   static ElasticPool* const instance = new ElasticPool;
+  return *instance;
+}
+
+ProgressBoard& progress_board() {
+  static ProgressBoard* const instance = new ProgressBoard;
   return *instance;
 }
 
@@ -42,8 +48,9 @@ std::int64_t jaxmg_plan(const jaxmg_plan_request* q, char* out, std::int64_t cap
   try {
     if (q->routine < 0 || q->routine >= static_cast<std::int32_t>(kRoutines) || q->dtype < 0 ||
         q->dtype > static_cast<std::int32_t>(DType::c128) || q->platform < 0 || q->platform > 1 ||
-        q->precision < 0 || q->precision > 1 || q->order < 0 || q->order > 1) {
-      put("plan: unknown routine, dtype, platform, precision or order", out, capacity);
+        q->precision < 0 || q->precision > 1 || q->backend < 0 || q->backend > 1 || q->order < 0 ||
+        q->order > 1) {
+      put("plan: unknown routine, dtype, platform, precision, backend or order", out, capacity);
       return -1;
     }
     PlanRequest request;
@@ -60,6 +67,7 @@ std::int64_t jaxmg_plan(const jaxmg_plan_request* q, char* out, std::int64_t cap
     request.columns = q->columns;
     request.precision = static_cast<Precision>(q->precision);
     request.order = static_cast<Order>(q->order);
+    request.backend = static_cast<Backend>(q->backend);
     const std::string json = Plan(request).json();
     if (!put(json, out, capacity)) {
       put("plan: " + std::to_string(json.size() + 1) + " bytes are needed", out, capacity);
@@ -94,6 +102,9 @@ std::int64_t jaxmg_counter(const char* counter) {
   if (wanted == "threads") {
     return elastic_pool().made();
   }
+  if (wanted == "watchers") {
+    return progress_board().watchers();
+  }
   for (std::size_t i = 0; i < kRoutines; ++i) {
     if (wanted == kRoutineNames[i]) {
       return counters().completed_calls(static_cast<Routine>(i));
@@ -104,6 +115,18 @@ std::int64_t jaxmg_counter(const char* counter) {
 
 void jaxmg_reset_counters() {
   counters().reset();
+}
+
+void jaxmg_watch_progress(int change) {
+  progress_board().watch(change);
+}
+
+std::int64_t jaxmg_progress(jaxmg_call_progress* out, std::int64_t capacity) {
+  if (!out || capacity < 1) {
+    return 0;
+  }
+  return static_cast<std::int64_t>(
+      progress_board().list(std::span(out, static_cast<std::size_t>(capacity))));
 }
 
 void jaxmg_set_timeout(double seconds) {

@@ -12,15 +12,23 @@ extern "C" {
 
 // Values of core/plan.h's Routine and core/dtype.h's DType.
 enum jaxmg_routine : std::int32_t {
-  JAXMG_POTRF = 0,
-  JAXMG_POTRS = 1,
-  JAXMG_LOGDET = 2,
-  JAXMG_LOCATE = 3,
-  JAXMG_MIRROR = 4,
-  JAXMG_CYCLIC = 5,
-  JAXMG_POTRI = 6,
-  JAXMG_TRSM = 7,
-  JAXMG_CHOLUPDATE = 8,
+  JAXMG_POTRF,
+  JAXMG_POTRS,
+  JAXMG_LOGDET,
+  JAXMG_LOCATE,
+  JAXMG_MIRROR,
+  JAXMG_CYCLIC,
+  JAXMG_POTRI,
+  JAXMG_GETRF,
+  JAXMG_GETRS,
+  JAXMG_GETDET,
+  JAXMG_GEQRF,
+  JAXMG_ORMQR,
+  JAXMG_ORGQR,
+  JAXMG_QR_R,
+  JAXMG_GEQRS,
+  JAXMG_TRSM,
+  JAXMG_CHOLUPDATE,
 };
 enum jaxmg_dtype : std::int32_t {
   JAXMG_F32 = 0,
@@ -72,10 +80,12 @@ struct jaxmg_call {
   std::int64_t triangle;    // -1 whole matrix, 0 only the lower triangle is valid, 1 the upper
   std::int64_t replicated;  // right-hand sides and solutions are whole on every rank
   std::int64_t inverse;     // redistribute back
-  std::int64_t transpose;   // 0 A, 1 A^T, 2 A^H
+  std::int64_t natural;     // tiles are eliminated, or have been, by global index
+  std::int64_t transpose;   // solve with 0 A, 1 A^T, 2 A^H
+  std::int64_t adjoint;     // Q^H instead of Q; minimum norm instead of least squares
+  std::int64_t backend;     // Backend of core/plan.h
   std::int64_t unit;        // the diagonal counts as ones
   std::int64_t downdate;    // take away instead of add
-  std::int64_t order;       // Order of core/distribution.h: 0 relabelled, 1 natural
 
   // Scratch memory that lives until the call completes, or null if there is not enough. A null
   // function means that the engine allocates by itself.
@@ -105,12 +115,13 @@ struct jaxmg_plan_request {
   std::int32_t mirror;
   std::int32_t replicated_rhs;
   std::int32_t precision;
-  std::int32_t order;
+  std::int32_t backend;
   std::int64_t n;
   std::int64_t nrhs;
   std::int64_t tile;
   std::int64_t library_bytes;
   std::int64_t columns;
+  std::int64_t order;  // Order of core/distribution.h
 };
 
 // The plan of a call as one JSON object (core/plan.h): returns the number of bytes written, without
@@ -118,11 +129,28 @@ struct jaxmg_plan_request {
 JAXMG_EXPORT std::int64_t jaxmg_plan(const jaxmg_plan_request* request, char* out,
                                      std::int64_t capacity);
 
-// Counters by name: "potrf", "potrs", "logdet", "locate", "cyclic", "potri": distributed operations
-// completed, counted once per group; "pending": calls that wait for peers, by group; "sites": call
-// sites alive; "threads": engine threads made so far. -1 for any other name.
+// Counters by name: "potrf", "getrf", ..., as in core/routine.h: distributed operations completed,
+// counted once per group; "pending": calls that wait for peers, by group; "sites": call sites
+// alive; "threads": engine threads made so far; "watchers": of progress. -1 for any other name.
 JAXMG_EXPORT std::int64_t jaxmg_counter(const char* name);
 JAXMG_EXPORT void jaxmg_reset_counters();
+
+// How far a call is. Calls are numbered in the order in which they came.
+struct jaxmg_call_progress {
+  std::int64_t number;
+  std::int64_t n;
+  std::int32_t routine;
+  std::int32_t dtype;
+  std::int32_t ranks;
+  std::int32_t spare;
+  double done;  // part of the work, 0 to 1
+};
+
+// Calls that come from now on are watched, if `change` is 1; -1 takes that back. Being watched
+// costs a device a few microseconds a step.
+JAXMG_EXPORT void jaxmg_watch_progress(int change);
+// Describes the watched calls that are being worked on, at most `capacity`; returns how many.
+JAXMG_EXPORT std::int64_t jaxmg_progress(jaxmg_call_progress* out, std::int64_t capacity);
 
 // Threads that compute CPU tiles.
 JAXMG_EXPORT void jaxmg_set_threads(int count);

@@ -88,15 +88,12 @@ class Team {
         plan_(kind_.request),
         scratch_(parts.size()),
         communicators_(make_thread_communicators(narrow(std::ssize(parts)))),
-        meeting_(narrow(std::ssize(parts)), [routine = plan_.routine()](const Outcome& outcome) {
-          if (outcome.ok()) {
-            counters().completed(routine);
-          }
-          running_calls().leave();
-        }) {
+        meeting_(narrow(std::ssize(parts)), [this](const Outcome& outcome) { settle(outcome); }) {
     if (!running_calls().enter()) {
       throw std::runtime_error(parts.front()->name() + ": the process is about to end");
     }
+    progress_ = progress_board().begin(
+        plan_.request(), [](int count) { return std::make_shared<float[]>(count, 0.0F); });
     parts_.swap(parts);
   }
 
@@ -127,6 +124,24 @@ class Team {
  private:
   static std::size_t index(int rank) { return static_cast<std::size_t>(rank); }
 
+  // All ranks are at their end.
+  void settle(const Outcome& outcome) {
+    if (progress_) {
+      progress_->set_all(CallProgress::kThrough);
+    }
+    if (outcome.ok()) {
+      counters().completed(plan_.routine());
+    }
+    running_calls().leave();
+  }
+
+  ProgressObserver::Report report_of(int rank) const {
+    if (!progress_) {
+      return nullptr;
+    }
+    return [this, rank](float done) { progress_->set(rank, done); };
+  }
+
   void run_program(int rank) {
     const Part& part = *parts_[index(rank)];
     const Operands operands = sort_operands(part.call(), plan_);
@@ -139,7 +154,7 @@ class Team {
       return;  // there is nothing to be found; the same on all ranks
     }
     Cpu::Lanes lanes;
-    Observer observer;
+    ProgressObserver observer(plan_.routine(), report_of(rank));
     jaxmg::Rank<Cpu> self{*communicators_[index(rank)], lanes, plan_,
                           Workspace(plan_, scratch_[index(rank)]->data()), observer};
     run_rank_program<Cpu>(self, kind_, operands);
@@ -158,6 +173,7 @@ class Team {
   std::vector<std::unique_ptr<Part>> parts_;
   std::vector<std::optional<CpuScratch>> scratch_;  // peers read it until the meeting is over
   std::vector<std::unique_ptr<Communicator<Cpu>>> communicators_;
+  std::shared_ptr<CallProgress> progress_;  // null if nobody watches
   FinalMeeting meeting_;
 };
 

@@ -27,6 +27,10 @@
 #include "ffi/outcome.h"
 #include "tile/cuda/cuda.h"
 #include "tile/cuda/device_context.h"
+#include "tile/cuda/marks.h"
+#include "vendor/cuda/cusolvermg.h"
+#include "vendor/cuda/host.h"
+#include "vendor/dispatch.h"
 
 namespace jaxmg {
 namespace {
@@ -71,11 +75,18 @@ struct Team {
         devices(tile::DeviceSet::get(devices_)),
         communicators(make_peer_communicators(devices_, staging(), devices->direct(), kPatience)),
         ready(devices->size(), [](const Outcome&) {}),
-        end(devices->size(), [routine = kind_.request.routine](const Outcome& outcome) {
-          if (outcome.ok()) {
-            counters().completed(routine);
-          }
-        }) {}
+        end(devices->size(),
+            [routine = kind_.request.routine](const Outcome& outcome) {
+              if (outcome.ok()) {
+                counters().completed(routine);
+              }
+            }),
+        progress(progress_board().begin(kind_.request, tile::make_marks)) {
+    if (kind.request.backend == Backend::cusolvermg) {
+      vendor = std::make_unique<vendor::Session>(
+          devices->size(), vendor::make_cusolvermg(devices->devices(), Plan(kind.request)));
+    }
+  }
 
   std::vector<tile::CudaStaging*> staging() const {
     std::vector<tile::CudaStaging*> blocks;
@@ -90,6 +101,8 @@ struct Team {
   std::vector<std::unique_ptr<PeerCommunicator>> communicators;
   FinalMeeting ready;  // all ranks have what they need, or none of them starts
   FinalMeeting end;    // all ranks have enqueued everything, or all report the same failure
+  std::unique_ptr<vendor::Session> vendor;  // null unless a vendor's library does the work
+  std::shared_ptr<CallProgress> progress;   // null if nobody watches
 };
 
 // A device's arrival: whoever completes the set answers all of them.
@@ -182,6 +195,9 @@ class RankCall {
         abort_team(comm_, outcome.message);
       }
     }
+    if (!outcome.ok() && team_.progress) {
+      team_.progress->abandon();
+    }
     team_.end.arrive(rank_, std::move(outcome));
     const Outcome& all = team_.end.wait();
     call_.complete(call_.token, all.code, all.message.c_str());
@@ -191,6 +207,9 @@ class RankCall {
   PlanRequest full_request() {
     PlanRequest request = team_.kind.request;
     request.library_bytes = device_.lanes().library_bytes(request.type, Plan(request).tile());
+    if (team_.vendor) {
+      request.vendor_bytes = team_.vendor->library().workspace_bytes();
+    }
     return request;
   }
 
@@ -219,13 +238,33 @@ class RankCall {
       JAXMG_CUDA_CHECK(cudaMemcpyAsync(pair.to, pair.from, pair.bytes, cudaMemcpyDeviceToDevice,
                                        lanes.update.stream()));
     }
+    const ProgressObserver::Report report = report_of(lanes.update);
     if (plan_.routine() != Routine::locate || has_failed(lanes.update)) {
-      Observer observer;
+      ProgressObserver observer(plan_.routine(), report);
       Rank<Cuda> self{comm_, lanes, plan_, workspace, observer};
-      run_rank_program<Cuda>(self, team_.kind, operands_);
+      if (team_.vendor) {
+        with_type(plan_.request().type, [&]<class T>() {
+          vendor::run_routine<Cuda, T>(self, *team_.vendor, team_.kind, operands_);
+        });
+      } else {
+        run_rank_program<Cuda>(self, team_.kind, operands_);
+      }
+    }
+    if (report) {
+      report(CallProgress::kThrough);
     }
     fork.join();
     check_team(comm_);
+  }
+
+  // The device itself tells when it has come so far: the host is ahead of it.
+  ProgressObserver::Report report_of(tile::CudaLane& lane) const {
+    if (!team_.progress) {
+      return nullptr;
+    }
+    return [&lane, where = team_.progress->mark(rank_)](float done) {
+      tile::set_mark(lane, where, done);
+    };
   }
 
   // Whether there is a minor to be located: the same on all ranks. Only a call that is made after a

@@ -15,6 +15,8 @@
 #include "algo/mirror.h"
 #include "algo/rank.h"
 #include "algo/triangular_solve.h"
+#include "ffi/dispatch_lu.h"
+#include "ffi/dispatch_qr.h"
 #include "ffi/operands.h"
 
 namespace jaxmg {
@@ -44,6 +46,16 @@ void run_routine(Rank<Device>& rank, const CallKind& kind, const Operands& o) {
     case Routine::cyclic:
       return kind.inverse ? from_cyclic<Device, T>(rank, q.n, plan.tile(), q.columns, matrix)
                           : to_cyclic<Device, T>(rank, q.n, plan.tile(), q.columns, matrix);
+    case Routine::getrf:
+    case Routine::getrs:
+    case Routine::getdet:
+      return run_lu_routine<Device, T>(rank, o);
+    case Routine::geqrf:
+    case Routine::ormqr:
+    case Routine::orgqr:
+    case Routine::qr_r:
+    case Routine::geqrs:
+      return run_qr_routine<Device, T>(rank, kind, o);
     case Routine::mirror:
       return mirror_triangle<Device, T>(rank, plan.distribution(Order::natural),
                                         kind.triangle == 0 ? Uplo::lower : Uplo::upper, matrix);
@@ -60,22 +72,29 @@ void run_routine(Rank<Device>& rank, const CallKind& kind, const Operands& o) {
   throw std::logic_error("no rank program for this routine");
 }
 
-// Puts rank.plan's routine into the lanes of `rank`. Aliased operands must have been copied.
-template <class Device>
-void run_rank_program(Rank<Device>& rank, const CallKind& kind, const Operands& operands) {
-  switch (rank.plan.request().type) {
+// Calls visit.template operator()<T>() for the plan's element type.
+template <class Visit>
+void with_type(DType type, const Visit& visit) {
+  switch (type) {
     case DType::f32:
-      return run_routine<Device, float>(rank, kind, operands);
+      return visit.template operator()<float>();
     case DType::f64:
-      return run_routine<Device, double>(rank, kind, operands);
+      return visit.template operator()<double>();
     case DType::c64:
-      return run_routine<Device, std::complex<float>>(rank, kind, operands);
+      return visit.template operator()<std::complex<float>>();
     case DType::c128:
-      return run_routine<Device, std::complex<double>>(rank, kind, operands);
+      return visit.template operator()<std::complex<double>>();
     case DType::i32:
       break;
   }
   throw std::logic_error("no rank program for this element type");
+}
+
+// Puts rank.plan's routine into the lanes of `rank`. Aliased operands must have been copied.
+template <class Device>
+void run_rank_program(Rank<Device>& rank, const CallKind& kind, const Operands& operands) {
+  with_type(rank.plan.request().type,
+            [&]<class T>() { run_routine<Device, T>(rank, kind, operands); });
 }
 
 }  // namespace jaxmg

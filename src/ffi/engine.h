@@ -9,6 +9,7 @@
 #include "core/plan.h"
 #include "ffi/call.h"
 #include "ffi/elastic_pool.h"
+#include "ffi/progress.h"
 #include "ffi/rendezvous.h"
 
 namespace jaxmg {
@@ -35,6 +36,7 @@ class Counters {
 // None of these is ever destroyed, since threads may outlive the process's static objects.
 Counters& counters();
 ElasticPool& elastic_pool();
+ProgressBoard& progress_board();
 Rendezvous& rendezvous();  // defined by each engine
 
 // Takes a call; defined by each engine. Throws for what the device's peers find too.

@@ -98,12 +98,28 @@ const char* name_of(jaxmg_routine routine) {
       return "jaxmg_logdet";
     case JAXMG_LOCATE:
       return "jaxmg_locate";
+    case JAXMG_MIRROR:
+      return "jaxmg_mirror";
     case JAXMG_POTRI:
       return "jaxmg_potri";
     case JAXMG_CYCLIC:
       return "jaxmg_cyclic";
-    case JAXMG_MIRROR:
-      return "jaxmg_mirror";
+    case JAXMG_GETRF:
+      return "jaxmg_getrf";
+    case JAXMG_GETRS:
+      return "jaxmg_getrs";
+    case JAXMG_GETDET:
+      return "jaxmg_getdet";
+    case JAXMG_GEQRF:
+      return "jaxmg_geqrf";
+    case JAXMG_ORMQR:
+      return "jaxmg_ormqr";
+    case JAXMG_ORGQR:
+      return "jaxmg_orgqr";
+    case JAXMG_QR_R:
+      return "jaxmg_qr_r";
+    case JAXMG_GEQRS:
+      return "jaxmg_geqrs";
     case JAXMG_TRSM:
       return "jaxmg_trsm";
     case JAXMG_CHOLUPDATE:
@@ -157,29 +173,44 @@ class Decoder {
     get(given, "tile", call_.tile);
     switch (routine_) {
       case JAXMG_POTRF:
-        get(given, "order", call_.order);
+        get(given, "natural", call_.natural);
         get(given, "precision", call_.precision);
-        return get(given, "triangle", call_.triangle);
+        get(given, "triangle", call_.triangle);
+        return get(given, "backend", call_.backend);
       case JAXMG_POTRS:
-        get(given, "order", call_.order);
-        return get(given, "replicated", call_.replicated);
+        get(given, "natural", call_.natural);
+        get(given, "replicated", call_.replicated);
+        return get(given, "backend", call_.backend);
       case JAXMG_CYCLIC:
         return get(given, "inverse", call_.inverse);
+      case JAXMG_GETRF:
+        return get(given, "natural", call_.natural);
+      case JAXMG_GETRS:
+        get(given, "transpose", call_.transpose);
+        return get(given, "replicated", call_.replicated);
+      case JAXMG_ORMQR:
+      case JAXMG_GEQRS:
+        return get(given, "adjoint", call_.adjoint);
       case JAXMG_MIRROR:
         return get(given, "triangle", call_.triangle);
       case JAXMG_TRSM:
-        get(given, "order", call_.order);
+        get(given, "natural", call_.natural);
         get(given, "triangle", call_.triangle);
         get(given, "transpose", call_.transpose);
         get(given, "unit", call_.unit);
         return get(given, "replicated", call_.replicated);
       case JAXMG_CHOLUPDATE:
         get(given, "downdate", call_.downdate);
-        return get(given, "order", call_.order);
+        return get(given, "natural", call_.natural);
       case JAXMG_LOGDET:
       case JAXMG_POTRI:
-        return get(given, "order", call_.order);
+        get(given, "natural", call_.natural);
+        return get(given, "backend", call_.backend);
       case JAXMG_LOCATE:
+      case JAXMG_GETDET:
+      case JAXMG_GEQRF:
+      case JAXMG_ORGQR:
+      case JAXMG_QR_R:
         return;
     }
   }
@@ -328,6 +359,14 @@ XLA_FFI_DEFINE_HANDLER_SYMBOL(jaxmg_mirror, execute<JAXMG_MIRROR>, JAXMG_BINDING
 XLA_FFI_DEFINE_HANDLER_SYMBOL(jaxmg_trsm, execute<JAXMG_TRSM>, JAXMG_BINDING);
 XLA_FFI_DEFINE_HANDLER_SYMBOL(jaxmg_cholupdate, execute<JAXMG_CHOLUPDATE>, JAXMG_BINDING);
 XLA_FFI_DEFINE_HANDLER_SYMBOL(jaxmg_cyclic, execute<JAXMG_CYCLIC>, JAXMG_BINDING);
+XLA_FFI_DEFINE_HANDLER_SYMBOL(jaxmg_getrf, execute<JAXMG_GETRF>, JAXMG_BINDING);
+XLA_FFI_DEFINE_HANDLER_SYMBOL(jaxmg_getrs, execute<JAXMG_GETRS>, JAXMG_BINDING);
+XLA_FFI_DEFINE_HANDLER_SYMBOL(jaxmg_getdet, execute<JAXMG_GETDET>, JAXMG_BINDING);
+XLA_FFI_DEFINE_HANDLER_SYMBOL(jaxmg_geqrf, execute<JAXMG_GEQRF>, JAXMG_BINDING);
+XLA_FFI_DEFINE_HANDLER_SYMBOL(jaxmg_ormqr, execute<JAXMG_ORMQR>, JAXMG_BINDING);
+XLA_FFI_DEFINE_HANDLER_SYMBOL(jaxmg_orgqr, execute<JAXMG_ORGQR>, JAXMG_BINDING);
+XLA_FFI_DEFINE_HANDLER_SYMBOL(jaxmg_qr_r, execute<JAXMG_QR_R>, JAXMG_BINDING);
+XLA_FFI_DEFINE_HANDLER_SYMBOL(jaxmg_geqrs, execute<JAXMG_GEQRS>, JAXMG_BINDING);
 
 // What XLA must be told of the state's type before the first call.
 extern "C" void* jaxmg_type_id() {

@@ -37,6 +37,9 @@ class OperandReader {
   const jaxmg_call& call_;
 };
 
+// The parts of call_kind and sort_operands for the QR family.
+void read_qr_kind(const OperandReader& reader, const jaxmg_call& call, CallKind& kind);
+Operands sort_qr_operands(const OperandReader& reader, const jaxmg_call& call, const Plan& plan);
 // Parts of call_kind and sort_operands: mirror, trsm, cholupdate.
 void triangular_kind(const jaxmg_call& call, CallKind& kind);
 void sort_triangular_operands(const jaxmg_call& call, const Plan& plan, Operands& operands);

@@ -13,9 +13,10 @@ bool CallKind::operator==(const CallKind& other) const {
   const PlanRequest& b = other.request;
   return a.routine == b.routine && a.type == b.type && a.n == b.n && a.nrhs == b.nrhs &&
          a.ranks == b.ranks && a.tile == b.tile && a.mirror == b.mirror &&
-         a.precision == b.precision && a.replicated_rhs == b.replicated_rhs &&
-         a.columns == b.columns && a.order == b.order && triangle == other.triangle &&
-         inverse == other.inverse && transpose == other.transpose && unit == other.unit &&
+         a.precision == b.precision && a.backend == b.backend &&
+         a.replicated_rhs == b.replicated_rhs && a.order == b.order && a.transpose == b.transpose &&
+         a.columns == b.columns && triangle == other.triangle && inverse == other.inverse &&
+         adjoint == other.adjoint && transpose == other.transpose && unit == other.unit &&
          downdate == other.downdate;
 }
 
@@ -57,15 +58,16 @@ CallKind call_kind(const jaxmg_call& call, const Context& context, Platform plat
   q.ranks = context.ranks;
   q.tile = call.tile;
   q.platform = platform;
+  if (call.backend < 0 || call.backend > (platform == Platform::cuda ? 1 : 0)) {
+    reader.fail("attribute backend = " + std::to_string(call.backend) +
+                ", expected 0 (native) or, on GPUs, 1 (cuSOLVERMg)");
+  }
+  q.backend = static_cast<Backend>(call.backend);
   if (q.n < 0 || q.tile < 1) {
     reader.fail("attributes n = " + std::to_string(q.n) + ", tile = " + std::to_string(q.tile) +
                 "; expected n >= 0 and tile >= 1");
   }
-  if (call.order < 0 || call.order > 1) {
-    reader.fail("attribute order = " + std::to_string(call.order) +
-                ", expected 0 (relabelled) or 1 (natural)");
-  }
-  q.order = static_cast<Order>(call.order);
+  q.order = call.natural != 0 ? Order::natural : Order::relabelled;
   switch (q.routine) {
     case Routine::potrf:
       if (call.triangle < -1 || call.triangle > 1) {
@@ -90,6 +92,18 @@ CallKind call_kind(const jaxmg_call& call, const Context& context, Platform plat
       kind.inverse = call.inverse != 0;
       q.columns = reader.argument(1, "a", q.type, {kAny, kAny}).dims[1];
       break;
+    case Routine::getrf:
+    case Routine::getrs:
+    case Routine::getdet:
+      read_lu_attributes(call, kind);
+      break;
+    case Routine::geqrf:
+    case Routine::ormqr:
+    case Routine::orgqr:
+    case Routine::qr_r:
+    case Routine::geqrs:
+      read_qr_kind(reader, call, kind);
+      break;
     case Routine::mirror:
     case Routine::trsm:
     case Routine::cholupdate:
@@ -108,7 +122,8 @@ Operands sort_operands(const jaxmg_call& call, const Plan& plan) {
   const PlanRequest& q = plan.request();
   const Size n = q.n;
   const Size rows = ceil_div(n, q.ranks);
-  const Size aux = aux_count(n, q.ranks, plan.tile());
+  const Size held = plan.factor_rows();
+  const Size aux = plan.aux_count();
   Operands o;
   switch (q.routine) {
     case Routine::potrf:
@@ -120,17 +135,17 @@ Operands sort_operands(const jaxmg_call& call, const Plan& plan) {
       break;
     case Routine::potrs: {
       r.counts(5, 1);
-      const Size held = q.replicated_rhs ? n : rows;
-      o.matrix = r.argument(1, "work", q.type, {rows, n}).data;
+      const Size given = q.replicated_rhs ? n : rows;
+      o.matrix = r.argument(1, "work", q.type, {held, n}).data;
       o.aux = r.argument(2, "aux", q.type, {aux}).data;
       o.info = static_cast<Info*>(r.argument(3, "info", DType::i32, {8}).data);
-      o.solution = in_place(o, r.argument(4, "b", q.type, {held, q.nrhs}),
-                            r.result(0, "x", q.type, {held, q.nrhs}));
+      o.solution = in_place(o, r.argument(4, "b", q.type, {given, q.nrhs}),
+                            r.result(0, "x", q.type, {given, q.nrhs}));
       break;
     }
     case Routine::logdet:
       r.counts(3, 1);
-      o.matrix = r.argument(1, "work", q.type, {rows, n}).data;
+      o.matrix = r.argument(1, "work", q.type, {held, n}).data;
       o.info = static_cast<Info*>(r.argument(2, "info", DType::i32, {8}).data);
       o.scalar = r.result(0, "result", real_of(q.type), {}).data;
       break;
@@ -144,8 +159,8 @@ Operands sort_operands(const jaxmg_call& call, const Plan& plan) {
       break;
     case Routine::potri:
       r.counts(4, 1);
-      o.matrix = in_place(o, r.argument(1, "work", q.type, {rows, n}),
-                          r.result(0, "inverse", q.type, {rows, n}));
+      o.matrix = in_place(o, r.argument(1, "work", q.type, {held, n}),
+                          r.result(0, "inverse", q.type, {held, n}));
       o.aux = r.argument(2, "aux", q.type, {aux}).data;
       o.info = static_cast<Info*>(r.argument(3, "info", DType::i32, {8}).data);
       break;
@@ -160,6 +175,17 @@ Operands sort_operands(const jaxmg_call& call, const Plan& plan) {
       o.matrix = in_place(o, a, r.result(0, "a", q.type, {a.dims[0], q.columns}));
       break;
     }
+    case Routine::getrf:
+    case Routine::getrs:
+    case Routine::getdet:
+      sort_lu_operands(call, plan, o);
+      break;
+    case Routine::geqrf:
+    case Routine::ormqr:
+    case Routine::orgqr:
+    case Routine::qr_r:
+    case Routine::geqrs:
+      return sort_qr_operands(r, call, plan);
     case Routine::mirror:
     case Routine::trsm:
     case Routine::cholupdate:

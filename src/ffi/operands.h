@@ -8,6 +8,16 @@
 //   jaxmg_locate   work, aux, info                           work, info
 //   jaxmg_potri    work, aux, info                           inverse = work
 //   jaxmg_cyclic   a (rows, columns)                         a
+//   jaxmg_getrf    a (rows, n)                               work = a, aux, pivots int32[2 n], info
+//   jaxmg_getrs    work, aux, pivots, info, b                x = b
+//   jaxmg_getdet   work, pivots, info                        sign, logarithm (real)
+//   jaxmg_geqrf    a (rows, columns)                         work = a, aux (count), info int32[8]
+//   jaxmg_orgqr    work, aux, info                           q (rows, c), r (per, columns)
+//   jaxmg_qr_r     work, info                                r (per, columns)
+//   jaxmg_ormqr    work, aux, info, c (rows, nrhs), or       (per, nrhs), or
+//                  without adjoint (per, nrhs)               (rows, nrhs)
+//   jaxmg_geqrs    work, aux, info, b (rows, nrhs), or       (columns, nrhs), or (rows, nrhs), and
+//                  with adjoint (columns, nrhs)              info int32[8]
 //   jaxmg_mirror   a (rows, n)                               a
 //   jaxmg_trsm     a (rows, n), b (n or rows, nrhs)          x = b
 //   jaxmg_cholupdate   work, aux, info, v (n, k)             work, aux, info
@@ -15,7 +25,8 @@
 // `rows` of jaxmg_potrf in natural order are those that the plan calls matrix_rows.
 //
 // Matrices are row-major shards. A result that has an argument's name is aliased to it: they are
-// one buffer, unless XLA could not arrange it.
+// one buffer, unless XLA could not arrange it. In the QR family n is the number of rows of A,
+// per = ceil(min(n, columns) / ranks), and q and work may be one buffer.
 #pragma once
 
 #include <cstdint>
@@ -57,7 +68,12 @@ struct Operands {
   Info* info = nullptr;
   void* solution = nullptr;  // b on entry
   void* scalar = nullptr;
-  const void* vectors = nullptr;  // what is added to a factor
+  std::int32_t* pivots = nullptr;
+  void* phase = nullptr;
+  const void* right_hand_side = nullptr;  // where the solution has another shape
+  void* triangular = nullptr;             // R
+  Info* report = nullptr;                 // info of the operation itself
+  const void* vectors = nullptr;          // what is added to a factor
   std::vector<AliasedPair> aliased;
 };
 
@@ -66,6 +82,7 @@ struct CallKind {
   PlanRequest request;
   std::int64_t triangle = -1;
   bool inverse = false;
+  bool adjoint = false;
   std::int64_t transpose = 0;
   bool unit = false;
   bool downdate = false;
@@ -85,5 +102,9 @@ CallKind call_kind(const jaxmg_call& call, const Context& context, Platform plat
 
 // Checks all buffers against the plan, and sorts them.
 Operands sort_operands(const jaxmg_call& call, const Plan& plan);
+
+// The parts of the last two for a family.
+void read_lu_attributes(const jaxmg_call& call, CallKind& kind);
+void sort_lu_operands(const jaxmg_call& call, const Plan& plan, Operands& operands);
 
 }  // namespace jaxmg

@@ -3,6 +3,7 @@
 #include <new>
 
 #include "comm/communication_error.h"
+#include "vendor/library.h"
 
 namespace jaxmg {
 
@@ -14,6 +15,8 @@ Outcome outcome_of_current_exception() {
     return {mismatch ? JAXMG_INVALID_ARGUMENT : JAXMG_ABORTED, e.what(), true};
   } catch (const ScratchError& e) {
     return {JAXMG_RESOURCE_EXHAUSTED, e.what()};
+  } catch (const vendor::UnavailableError& e) {
+    return {JAXMG_UNIMPLEMENTED, e.what()};
   } catch (const std::bad_alloc&) {
     return {JAXMG_RESOURCE_EXHAUSTED, "out of host memory"};
   } catch (const std::invalid_argument& e) {

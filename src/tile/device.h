@@ -31,21 +31,67 @@
 //   unit_scale(lane, n, diagonal, stride, scale, inverse)
 //                    scale_i <- 2^-round(log2(Re a_ii) / 2) (1 if a_ii is not positive and finite),
 //                    inverse_i <- 1 / scale_i
-//   scale(lane, m, n, rows, columns, a, lda)              a_ij <- rows_i columns_j a_ij; columns may
-//                                                         be null
+//   scale(lane, m, n, rows, columns, a, lda)              a_ij <- rows_i columns_j a_ij; either may
+//                                                         be null, which stands for ones
 //   trsm(lane, side, uplo, op, diag, m, n, alpha, a, lda, b, ldb)
 //   potrf(lane, n, a, lda, position, info)
 //                    lower Cholesky factor in place, strict upper part of a untouched; a failing
 //                    minor j sets *info, unless it is set already, to
 //                    (not_positive_definite, position + j)
-//   invert_lower(lane, n, l, ldl, x, ldx)
-//                    x <- inv(L), or nothing where solve_diagonal needs none
+//   factor_panel(lane, n, m, a, lda, position, info)
+//                    of the n + m rows of a, the first n <- their lower Cholesky factor L (what is
+//                    above the diagonal loses its meaning), the others <- (the others) inv(L)^H;
+//                    info as for potrf
 //   inverse_block    edge of the blocks that invert_blocks inverts; 0: triangular solves are better
 //   invert_blocks(lane, n, l, ldl, x, ldx)
 //                    with B the block diagonal of L: x <- inv(B) on its diagonal blocks, inv(B) L
 //                    below them, 0 above; nothing if inverse_block is 0
+//   invert_lower(lane, n, l, ldl, x, ldx)
+//                    x <- inv(L), or nothing where solve_diagonal needs none
 //   solve_diagonal(lane, op, m, n, l, ldl, x, ldx, b, ldb, work)
 //                    b (m x n) <- b inv(op(L)); x is what invert_lower made; work holds m n elements
+//   getrf(lane, m, n, a, lda, first, pivots, position, equation, info)
+//                    LU factors of a panel with m >= n rows in place, L unit lower: row j changes
+//                    places with row pivots_j - first >= j. A pivot that is exactly zero divides
+//                    nothing and sets *info, unless it is set already, to (singular,
+//                    position + j + 1), with equation + j + 1 noted beside it
+//   trace_pivots(lane, n, pivots, first, moves)
+//                    moves <- what n interchanges do in all: row moves.from_i goes to row moves.to_i
+//                    for i < 2 n (-1: no row); to_i = i for i < n. Rows count from `first`
+//   move_rows(lane, n, moves, columns, a, lda, top, ldt)
+//                    rows of a move at once. New rows i < n of the list go to row i of top instead,
+//                    unless top is null, which may be a itself
+//   put_rows(lane, m, n, index, first, src, lds, dst, ldd)
+//                    row index_i - first of dst <- row i of src
+//   put_columns(lane, m, n, index, first, count, src, lds, dst, ldd)
+//                    column index_j - first of dst <- column j of src, where that is in 0 .. count-1
+//   take_columns(lane, m, n, index, first, count, src, lds, dst, ldd)
+//                    column j of dst <- column index_j - first of src, or 0 where there is none
+//   iota(lane, n, index)                     index_i <- i
+//   invert_triangle(lane, uplo, diag, n, a, lda, x, ldx)
+//                    x <- what solve_triangle needs of the triangle, or nothing
+//   invert_unit_blocks(lane, n, l, ldl, x, ldx)
+//                    as invert_blocks, of the unit lower triangle of l
+//   solve_triangle(lane, uplo, op, diag, m, n, a, lda, x, ldx, b, ldb, work)
+//                    b (m x n) <- b inv(op(A)), op none or transpose; work holds m n elements
+//   log_phase(lane, n, x, stride, log, phase)
+//                    *log (real) += sum log|x_i|, *phase *= product of x_i / |x_i|, 0 for 0
+//   pivot_sign(lane, n, pivots, phase)       *phase *= (-1)^(number of i with pivots_i != i)
+//   check_finite(lane, m, n, a, lda, info)   sets *info, if ok, to non_finite if a is not finite
+//   name_equation(lane, info)                position of a singular *info <- what getrf noted
+//   fill_if_kind(lane, info, kind, m, n, value, a, lda)    a <- value if info->kind is `kind`
+//   copy_triangle(lane, uplo, diag, m, n, src, lds, dst, ldd)
+//                    dst <- src within the triangle, without its diagonal if that is unit; the rest
+//                    of dst stays
+//   orthonormalise(lane, m, n, a, lda, r, ldr)
+//                    m >= n: a <- Q, r <- R of a = Q R with orthonormal columns of Q, whatever the
+//                    rank of a; zeros below R, whose diagonal is real
+//   lu_block         largest n of signed_lu
+//   signed_lu(lane, n, a, lda, signs)
+//                    a <- L \ U of a - S = L U, L of unit diagonal, S = diag(signs) of +-1 chosen so
+//                    that no pivot is less than 1 in magnitude, for a with columns of norm <= 1
+//   check_diagonal(lane, n, a, lda, position, info)
+//                    sets *info, if ok, to (singular, position + j) for the first zero a_jj, 1-based
 //   rotate(lane, downdate, w, k, l, ldl, v, ldv, theta, ldt, position, info)
 //                    with L lower triangular (w x w), V w x k and Theta unitary of order w + k:
 //                    [L V] Theta = [L' 0], or downdate: [L' V] Theta = [L 0];  l <- L', theta <-
@@ -67,7 +113,16 @@
 // clang-format on
 #pragma once
 
+#include <cstdint>
+
 namespace jaxmg {
+
+// Rows that change places, 2 n of them for n interchanges; the lists lie with the data.
+struct RowMoves {
+  std::int32_t* to;
+  std::int32_t* from;
+  RowMoves inverse() const { return {from, to}; }
+};
 
 enum class Op { none, transpose, conj_transpose };
 enum class Side { left, right };

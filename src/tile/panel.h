@@ -25,84 +25,69 @@ class Panel {
   }
   explicit Panel(T* buffer) : buffer_(buffer) { message_.buffer = buffer; }
 
-  // The step's remaining rows, in the order in which they are packed, and the panel's width.
-  void reshape(std::vector<RowRange> rows, Size width) {
+  // The step's remaining rows, in the order in which they are packed, and the panel's width. The
+  // head is as many rows before them that are no part of the panel but travel with it.
+  void reshape(std::vector<RowRange> rows, Size width, Size head = 0) {
     ranges_ = std::move(rows);
     width_ = width;
+    head_ = head;
     rows_ = ranges_.empty() ? 0 : ranges_.back().packed + ranges_.back().count;
     message_.view = buffer_;
   }
 
   Size rows() const { return rows_; }
+  Size ld() const { return head_ + rows_; }
   Size width() const { return width_; }
   std::span<const RowRange> ranges() const { return ranges_; }
-  T* data() { return buffer_; }
+  T* data() { return buffer_ + head_; }
 
   // panel <- the ranges' rows of a; a has leading dimension lda and `width` columns.
   void pack(Lane& lane, const T* a, Size lda) {
     for (const RowRange& r : ranges_) {
-      Device::template copy<T>(lane, r.count, width_, a + *r.begin, lda, buffer_ + r.packed, rows_);
+      Device::template copy<T>(lane, r.count, width_, a + *r.begin, lda, buffer_ + head_ + r.packed,
+                               ld());
     }
   }
   // The way back.
   void unpack(Lane& lane, T* a, Size lda) const {
     for (const RowRange& r : ranges_) {
-      Device::template copy<T>(lane, r.count, width_, buffer_ + r.packed, rows_, a + *r.begin, lda);
+      Device::template copy<T>(lane, r.count, width_, buffer_ + head_ + r.packed, ld(),
+                               a + *r.begin, lda);
     }
   }
 
-  // panel <- (the ranges' rows of a) inv(L^H), the triangle L being width x width. inverse: as many
-  // elements, or null where the device has no use for it (inverse_block).
-  //
-  // With L in blocks, B_j its diagonal ones and A_j, X_j columns of block j:
-  //   X_j = (A_j - X_<j L_j<^H) inv(B_j)^H = A_j inv(B_j)^H - X_<j (inv(B_j) L_j<)^H
-  // which is all products, and as accurate as a triangular solve with small blocks is.
-  void solve(Lane& lane, const T* a, Size lda, const T* l, Size ldl, T* inverse) {
-    if constexpr (Device::inverse_block == 0) {
-      pack(lane, a, lda);
-      Device::template trsm<T>(lane, Side::right, Uplo::lower, Op::conj_transpose, Diag::non_unit,
-                               rows_, width_, T(1), l, ldl, buffer_, rows_);
-    } else {
-      if (rows_ == 0) {
-        return;
-      }
-      Device::template invert_blocks<T>(lane, width_, l, ldl, inverse, width_);
-      for (Size j = 0; j < width_; j += Device::inverse_block) {
-        const Size w = std::min(Device::inverse_block, width_ - j);
-        T* const x = buffer_ + j * rows_;
-        for (const RowRange& r : ranges_) {
-          Device::template gemm<T>(lane, Op::none, Op::conj_transpose, r.count, w, w, T(1),
-                                   a + *r.begin + j * lda, lda, inverse + j * (width_ + 1), width_,
-                                   T(0), x + r.packed, rows_);
-        }
-        if (j > 0) {
-          Device::template gemm<T>(lane, Op::none, Op::conj_transpose, rows_, w, j, T(-1), buffer_,
-                                   rows_, inverse + j, width_, T(1), x, rows_);
-        }
-      }
-    }
+  // With the diagonal tile of a in the head: both are factored, see factor_panel of tile/device.h.
+  void factor(Lane& lane, const T* a, Size lda, const T* diagonal, Size position, Info* info) {
+    Device::template copy<T>(lane, head_, width_, diagonal, lda, buffer_, ld());
+    pack(lane, a, lda);
+    Device::template factor_panel<T>(lane, head_, rows_, buffer_, ld(), position, info);
+  }
+  // The factor of the diagonal tile goes back to its place.
+  void unpack_head(Lane& lane, T* diagonal, Size lda) const {
+    Device::template copy_triangle<T>(lane, Uplo::lower, Diag::non_unit, head_, head_, buffer_,
+                                      ld(), diagonal, lda);
   }
 
   // How it travels.
   Message& message() { return message_; }
-  Size count() const { return rows_ * width_; }
+  Size count() const { return ld() * width_; }
   static constexpr DType type() { return dtype_of<T>; }
 
   // Once it has arrived, before the first update.
   void prepare(Lane&) {}
-  const T* view() const { return static_cast<const T*>(message_.view); }
+  const T* view() const { return static_cast<const T*>(message_.view) + head_; }
 
   // C (m x n) <- C - P[row : row + m, :] P[col : col + n, :]^H, row and col being packed positions.
   void update(Lane& lane, Size row, Size m, Size col, Size n, T* c, Size ldc) const {
     Device::template gemm<T>(lane, Op::none, Op::conj_transpose, m, n, width_, T(-1), view() + row,
-                             rows_, view() + col, rows_, T(1), c, ldc);
+                             ld(), view() + col, ld(), T(1), c, ldc);
   }
   // The same for `count` blocks at constant distances, of which none overlaps another.
   void update_strided(Lane& lane, Size row, Size row_stride, Size m, Size col, Size col_stride,
                       Size n, T* c, Size ldc, Size c_stride, Size count) const {
     Device::template gemm_strided<T>(lane, Op::none, Op::conj_transpose, m, n, width_, T(-1),
-                                     view() + row, rows_, row_stride, view() + col, rows_,
-                                     col_stride, T(1), c, ldc, c_stride, count);
+                                     view() + row, ld(), row_stride, view() + col, ld(), col_stride,
+                                     T(1), c, ldc, c_stride, count);
   }
 
  private:
@@ -110,6 +95,7 @@ class Panel {
   Message message_;
   std::vector<RowRange> ranges_;
   Size rows_ = 0;
+  Size head_ = 0;
   Size width_ = 0;
 };
 

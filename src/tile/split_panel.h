@@ -21,7 +21,7 @@ class SplitPanel : public Panel<Device, T> {
   }
 
   void prepare(Lane& lane) {
-    Device::split(lane, this->rows(), this->width(), this->view(), this->rows(), split_,
+    Device::split(lane, this->rows(), this->width(), this->view(), this->ld(), split_,
                   this->rows());
   }
 

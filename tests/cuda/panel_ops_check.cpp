@@ -1,5 +1,5 @@
-// What panels and their updates need of tiles: batched products, block inverses, powers of two as
-// scales and products of half-precision parts.
+// What panels and their updates need of tiles: batched products, factors of panels, powers of two
+// as scales and products of half-precision parts.
 #include "check.h"
 #include "host_matrix.h"
 #include "tile/cuda/cuda.h"
@@ -78,6 +78,81 @@ void check_block_inverses(CudaLane& lane) {
   }
 }
 
+// The factor L of an n x n tile and the rows below it times inv(L)^H, of matrices of any condition.
+template <class T>
+void check_factor_panel(CudaLane& lane) {
+  Group group("tiles: factor_panel " + type_name<T>());
+  DeviceArray<Info> info(1);
+  for (const Size n : {Size{1}, Size{31}, Size{32}, Size{33}, Size{64}, Size{100}, Size{256}}) {
+    for (const Size m : {Size{0}, Size{1}, Size{63}, Size{200}}) {
+      const std::string name = "n " + std::to_string(n) + " m " + std::to_string(m);
+      const auto l = HostMatrix<T>::random_lower(n, 54).lower();
+      auto x = HostMatrix<T>::random(m, n, 58);
+      const auto square = product(l, l.applied(Op::conj_transpose));
+      const auto below = product(x, l.applied(Op::conj_transpose));
+      HostMatrix<T> a(n + m, n);
+      for (Size j = 0; j < n; ++j) {
+        for (Size i = 0; i < n + m; ++i) {
+          a(i, j) = i < n ? square(i, j) : below(i - n, j);
+        }
+      }
+      OnDevice<T> da(a);
+      Cuda::reset(lane, info.get());
+      Cuda::factor_panel<T>(lane, n, m, da.get(), da.ld(), 0, info.get());
+      const auto out = da.back();
+      group.expect(info.download()[0].kind == 0, name + ": no failure");
+      const auto factor = block_of(out, 0, 0, n, n).lower();
+      const double bound = 30 * epsilon<T> * static_cast<double>(n) * (1 + square.largest());
+      group.expect_small(distance(product(factor, factor.applied(Op::conj_transpose)), square),
+                         bound, name + ": factor");
+      if (m > 0) {
+        const auto solved = block_of(out, n, 0, m, n);
+        group.expect_small(distance(product(solved, factor.applied(Op::conj_transpose)), below),
+                           bound * (1 + solved.largest()), name + ": rows");
+      }
+      group.expect(out.padding_untouched(), name + ": padding");
+    }
+  }
+  for (const Size k : {Size{0}, Size{31}, Size{40}, Size{64}, Size{99}}) {
+    HostMatrix<T> a(120, 100);
+    for (Size j = 0; j < 100; ++j) {
+      for (Size i = 0; i < 120; ++i) {
+        a(i, j) = T(Real<T>(i == j ? (i == k ? -1 : 1) : 0));
+      }
+    }
+    OnDevice<T> da(a);
+    Cuda::reset(lane, info.get());
+    Cuda::factor_panel<T>(lane, 100, 20, da.get(), da.ld(), 1000, info.get());
+    const Info found = info.download()[0];
+    group.expect(found.kind == static_cast<std::int32_t>(Kind::not_positive_definite) &&
+                     found.position == 1000 + k + 1,
+                 "failing minor " + std::to_string(k + 1));
+  }
+}
+
+// Products of a transposed matrix with a vector, by long and by short columns.
+template <class T>
+void check_column_dots(CudaLane& lane) {
+  Group group("tiles: products with the transpose " + type_name<T>());
+  for (const Size k : {Size{8191}, Size{8192}, Size{10001}}) {
+    for (const Op op : {Op::transpose, Op::conj_transpose}) {
+      const auto a = HostMatrix<T>::random(k, 3, 61);
+      const auto b = HostMatrix<T>::random(k, 1, 62);
+      const auto c = HostMatrix<T>::random(3, 1, 63);
+      const OnDevice<T> da(a), db(b);
+      OnDevice<T> dc(c);
+      Cuda::gemm<T>(lane, op, Op::none, 3, 1, k, T(2), da.get(), da.ld(), db.get(), db.ld(), T(-1),
+                    dc.get(), dc.ld());
+      auto wanted = product(a.applied(op), b);
+      for (Size i = 0; i < 3; ++i) {
+        wanted(i, 0) = T(2) * wanted(i, 0) - c(i, 0);
+      }
+      group.expect_small(distance(dc.back(), wanted), 100 * epsilon<T> * std::sqrt(double(k)),
+                         "k " + std::to_string(k));
+    }
+  }
+}
+
 template <class T>
 void check_scales(CudaLane& lane) {
   using R = Real<T>;
@@ -152,6 +227,8 @@ void check_type(tile::DeviceContext& context) {
   lanes.bind(library.get(), library.count(), dtype_of<T>, tile);
   check_strided<T>(lanes.update);
   check_block_inverses<T>(lanes.panel);
+  check_factor_panel<T>(lanes.panel);
+  check_column_dots<T>(lanes.update);
   check_scales<T>(lanes.update);
   if constexpr (Cuda::splits<T>) {
     check_split_products(lanes.update);

@@ -14,6 +14,10 @@ flags = os.environ.get("XLA_FLAGS", "")
 if "xla_force_host_platform_device_count" not in flags:
     os.environ["XLA_FLAGS"] = f"{flags} --xla_force_host_platform_device_count={DEVICES}".strip()
 
+# Small matrices are what is tested, on many devices, with the same plans everywhere.
+os.environ.setdefault("JAXMG_GATHER_BELOW", "0")
+os.environ.setdefault("JAXMG_PROFILE", "")
+
 import jax  # noqa: E402
 
 jax.config.update("jax_enable_x64", True)

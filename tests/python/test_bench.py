@@ -201,6 +201,7 @@ def test_solvers_take_turns_on_new_arguments():
     assert made == ["jaxmg", "peer"] * 4
     assert len(ours.times) == len(peer.times) == 3
     assert ours.best == min(ours.times)
+    assert len(ours.cpu_times) == 3 and ours.best_cpu == min(ours.cpu_times)
     assert ours.backward_error == 0.0 and ours.first_call > 0
 
 
@@ -243,8 +244,8 @@ def test_operations_are_real_ones():
 
 def example():
     case = Case("potrs", 4096, "float64", 1)
-    ours = Measurement("jaxmg", [2.0, 1.0, 3.0], 9.0, 1e-16, 1e-3)
-    peer = Measurement("scipy", [0.5, 0.8], 0.6, 1e-16, 1e-3)
+    ours = Measurement("jaxmg", [2.0, 1.0, 3.0], 9.0, 1e-16, 1e-3, cpu_times=[1.5, 1.8, 1.6])
+    peer = Measurement("scipy", [0.5, 0.8], 0.6, 1e-16, 1e-3, cpu_times=[1.2, 1.0])
     absent = Measurement("jax", remark="skipped: needs about 9.0 GB, there are 1.0 GB")
     broken = Measurement(
         "jaxmg donated", [1.0], failed=True, remark="X: [y]", lapack_ratio=math.nan
@@ -260,10 +261,13 @@ def test_ratios_and_targets():
     (result,) = whole.results
     assert result.ratio("jaxmg", "scipy") == 2.0
     assert result.ratio("jaxmg", "jax") is None and result.ratio("jaxmg donated", "scipy") is None
+    assert result.cpu_ratio("jaxmg", "scipy") == 1.5
+    assert result.cpu_ratio("jaxmg", "jax") is None
     assert result.limit_seconds == pytest.approx(0.1)
     loose = Target("potrs", "cpu", 4096, "float64", 1, "jaxmg", "scipy", 2.5)
     whole.judge([loose, dataclasses.replace(loose, ratio=1.5), dataclasses.replace(loose, n=8)])
     assert [v.met for v in whole.verdicts] == [True, False]
+    assert [v.cpu_ratio for v in whole.verdicts] == [1.5, 1.5]
     assert len(whole.missed) == 1
     assert whole.failed
 
@@ -277,6 +281,7 @@ def test_report_survives_json(tmp_path):
     assert again == whole
     raw = json.loads((tmp_path / "new" / "report.json").read_text())
     assert raw["results"][0]["measurements"][0]["ratio"] == {"scipy": 2.0, "jax": None}
+    assert raw["results"][0]["measurements"][0]["cpu_ratio"] == {"scipy": 1.5, "jax": None}
 
 
 def test_table_names_what_was_skipped_and_what_failed(capsys):
@@ -287,7 +292,11 @@ def test_table_names_what_was_skipped_and_what_failed(capsys):
     assert "2.00" in text and "1.0e-16" in text
     assert "jax: skipped: needs about 9.0 GB, there are 1.0 GB" in text
     assert "jaxmg donated: X: [y]" in text
-    assert "jaxmg / scipy = 2.00 (target <= 1.25): missed" in text
+    assert "jaxmg / scipy = 2.00 (target <= 1.25, CPU seconds 1.50): missed" in text
+    assert "CPU ratio" in text
+    whole.platform = "gpu"  # whose processors only enqueue
+    report.show(whole, report.console())
+    assert "CPU" not in capsys.readouterr().out.replace("CPU seconds", "")
 
 
 def test_cases_come_in_order_of_size():
@@ -335,7 +344,7 @@ def test_small_run_end_to_end(tmp_path, capsys):
     [
         ({"routine": "nothing"}, "accepted are potrs, dispatch"),
         ({"dtype": ["int8"]}, "accepted are float32"),
-        ({"against": ["nobody"]}, "accepted are jax"),
+        ({"against": ["nobody"]}, "accepted are cusolvermg, jax"),
         ({"n": [0]}, "at least 1"),
         ({"repeats": 0}, "at least 1"),
         ({"n": [9], "devices": [2]}, "nearest n that does is 8"),

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import json
 import os
+import pty
 import subprocess
 import sys
 from pathlib import Path
@@ -285,10 +287,42 @@ def test_repeated_entries_are_summed(tmp_path: Path) -> None:
     np.testing.assert_array_equal(open_source(str(path), "A").dense(), expected)
 
 
+def test_a_terminal_sees_how_far_the_factorisation_is(tmp_path: Path) -> None:
+    n = 1200
+    rng = np.random.default_rng(3)
+    x = rng.uniform(-0.5, 0.5, (n, n))
+    np.save(tmp_path / "A.npy", x + x.T + 60 * np.eye(n))
+    np.save(tmp_path / "b.npy", np.ones(n))
+    command = ["solve", "A.npy", "b.npy", "-o", "x.npy", "--devices", "8", "--tile", "2"]
+    program = f"import sys; sys.argv[1:] = {command!r}; from jaxmg.cli import main; main()"
+    environment = {**os.environ, "JAX_PLATFORMS": "cpu", "TERM": "xterm", "COLUMNS": "120"}
+    for name in ("XLA_FLAGS", "JAX_NUM_CPU_DEVICES", "NO_COLOR", "TTY_COMPATIBLE"):
+        environment.pop(name, None)
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-c", program],
+        cwd=tmp_path,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=theirs,
+    )
+    os.close(theirs)
+    shown = b""
+    with contextlib.suppress(OSError):  # the other end is closed
+        while piece := os.read(ours, 4096):
+            shown += piece
+    os.close(ours)
+    assert process.wait(timeout=60) == 0, shown
+    assert b"Cholesky factorisation, n = 1200, float64, 8 devices" in shown
+    assert "backward error" in process.communicate()[0].decode()
+
+
 def test_plan_needs_no_devices(tmp_path: Path) -> None:
     done = run_cli("plan", "potrs", 131072, "--devices", 16, "--nrhs", 3, cwd=tmp_path)
     assert "131072" in done.stdout and "16 devices" in done.stdout
     assert done.returncode in (0, 5)
+    table = run_cli("plan", "potrs", 65536, "--scale", "--precision", "mixed", cwd=tmp_path)
+    assert table.returncode == 0 and "waiting" in table.stdout and " 64  " in table.stdout
     wrong = run_cli("plan", "nonsense", 10, cwd=tmp_path)
     assert wrong.returncode == 2 and "potrs" in wrong.stderr
 
@@ -305,9 +339,20 @@ def test_selftest_passes_here(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+def test_tune_writes_a_profile_that_plans_use(tmp_path: Path) -> None:
+    path = tmp_path / "folder" / "profile.json"
+    done = run_cli("tune", "--devices", 2, "--out", path, cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert json.loads(path.read_text())["measured"] and str(path) in done.stdout
+    planned = run_cli("plan", "potrs", 512, cwd=tmp_path, JAXMG_PROFILE=str(path))
+    assert "measured" in planned.stdout
+    nowhere = run_cli("tune", cwd=tmp_path, JAXMG_PROFILE="")
+    assert nowhere.returncode == 2 and "--out" in nowhere.stderr
+
+
 def test_help_names_every_command(tmp_path: Path) -> None:
     done = run_cli("--help", cwd=tmp_path)
     assert done.returncode == 0
-    for command in ("solve", "plan", "info", "selftest", "bench"):
+    for command in ("solve", "plan", "info", "selftest", "bench", "tune"):
         assert command in done.stdout
     assert run_cli("--version", cwd=tmp_path).stdout.startswith("jaxmg")

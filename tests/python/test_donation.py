@@ -140,10 +140,43 @@ def test_buffer_of_a_matrix_donated_under_jit(mesh):
     assert_solved(a, x, b)
     assert placed.is_deleted()
     assert buffers(work) == before
-    factor = jax.jit(jaxmg.linalg.cho_factor, donate_argnums=0)
+    factor = jax.jit(lambda a: jaxmg.linalg.cho_factor(a, overwrite_a=True), donate_argnums=0)
     placed = made(a, mesh, "x", None)
+    before = buffers(placed)
     made_of = factor(placed)
     assert_solved(a, made_of.solve(b), b)
+    assert placed.is_deleted()
+    assert buffers(made_of.parts.work) == before
+
+
+@pytest.mark.parametrize("kind", [AUTO, EXPLICIT], ids=["auto", "explicit"])
+@pytest.mark.parametrize("n", [64, 61, 9])
+def test_padded_matrix_donated_under_jit(n, kind):
+    """A size that divides by nothing is in place as well, if the rows are padded."""
+    mesh = line(8, kind=kind)
+    a, b = spd(n), general(n, 2)
+    padded = np.zeros((-(-n // 8) * 8, n))
+    padded[:n] = a
+    right = put(b, mesh)
+    solve = jax.jit(lambda a, b: jaxmg.potrs_shardmap_ctx(a, b, n=n), donate_argnums=0)
+    placed = made(padded, mesh, "x", None)
+    before = buffers(placed)
+    work, x, status = solve(placed, right)
+    assert_solved(a, x, b)
+    assert int(status[0]) == 0
+    assert placed.is_deleted()
+    assert buffers(work) == before
+    for invert in (
+        lambda a: jaxmg.potri(a, n=n),
+        lambda a: jaxmg.potri_shardmap_ctx(a, n=n)[0],
+    ):
+        placed = made(padded, mesh, "x", None)
+        before = buffers(placed)
+        inverse = jax.jit(invert, donate_argnums=0)(placed)
+        assert relative(np.asarray(inverse)[:n], np.linalg.inv(a)) < 1e-10
+        assert not np.asarray(inverse)[n:].any()
+        assert placed.is_deleted()
+        assert buffers(inverse) == before
 
 
 def test_donated_through_shard_map(mesh):

@@ -71,10 +71,38 @@ def test_export_is_refused_in_one_sentence_without_a_word_from_the_user():
         export.export(jax.jit(jaxmg.potrs))(*shapes(line(8))).serialize()
 
 
-def test_export_of_a_status_is_refused_in_one_sentence():
-    """It holds a check for checkify."""
+def test_exported_status():
+    """With the search for the failing minor, and from all forms that return a status."""
+    mesh, other = line(8), line(8, name="other", order=[3, 1, 0, 2, 7, 4, 6, 5])
+    right = put(B, other)
+    failing = A - 3 * np.diag(np.arange(N) == 5) * A[5, 5]
+    expected = int(jaxmg.potrs(put(failing, mesh, "x", None), B, return_status=True)[1])
+    assert expected > 0
+
+    def with_a_factor(a, b):
+        factor = jaxmg.linalg.cho_factor(a)
+        return factor.solve(b), factor.status
+
+    forms = {
+        "potrs": lambda a, b: jaxmg.potrs(a, b, return_status=True),
+        "context form": lambda a, b: jaxmg.potrs_shardmap_ctx(a, b)[1:],
+        "potri": lambda a, b: jaxmg.potri(a, return_status=True),
+        "factor": with_a_factor,
+    }
+    for name, form in forms.items():
+        program = exported(form, *shapes(mesh))
+        x, status = program.call(put(A, other, "other", None), right)
+        assert int(np.ravel(status)[0]) == 0, name
+        assert relative(x, np.linalg.solve(A, np.eye(N) if name == "potri" else B)) < 1e-12
+        x, status = program.call(put(failing, other, "other", None), right)
+        assert int(np.ravel(status)[0]) == expected, name
+        assert np.isnan(np.asarray(x)).all()
+
+
+def test_export_of_a_check_is_refused_in_one_sentence():
+    """It is one of checkify."""
     with pytest.raises(NotImplementedError, match="ErrorEffect"):
-        exported(lambda a, b: jaxmg.potrs(a, b, return_status=True), *shapes(line(8)))
+        exported(lambda a, b: jaxmg.potrs(a, b, check=True), *shapes(line(8)))
 
 
 def test_serialised_executable(mesh):

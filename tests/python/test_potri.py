@@ -144,3 +144,33 @@ def test_inside_shard_map(checked):
     x, status = call(put(a, mesh, "x", None))
     assert status.shape == (1,) and int(status[0]) == 0
     assert inverse_residual(a, x) <= LIMIT
+
+
+MESHES = {
+    "line": lambda: (line(8), P("x", None)),
+    "explicit line": lambda: (line(8, kind=EXPLICIT), P("x", None)),
+    "columns": lambda: (line(8), P(None, "x")),
+    "grid": lambda: (grid(4, 2), P("x", "y")),
+    "explicit grid": lambda: (grid(4, 2, kind=EXPLICIT), P("x", "y")),
+}
+
+
+@pytest.mark.parametrize("placement", MESHES)
+def test_context_form_on_global_arrays(placement):
+    """The call forms of package 1.4.1, in the caller's jit and outside of one."""
+    mesh, spec = MESHES[placement]()
+    a = spd(48)
+    placed = put(a, mesh, *spec)
+    for call in (
+        lambda a: jaxmg.potri_shardmap_ctx(a, 3),
+        lambda a: jaxmg.potri_shardmap_ctx(a, T_A=3),
+        lambda a: jaxmg.potri_shardmap_ctx(a, 3, mesh, spec),
+        lambda a: jaxmg.potri_shardmap_ctx(a, 3, mesh, matrix_specs=(spec,)),
+        lambda a: jaxmg.potri_shardmap_ctx(a, 3, mesh=mesh, in_specs=spec, pad=True),
+    ):
+        for function in (call, jax.jit(call)):
+            inverse, status = function(placed)
+            assert inverse_residual(a, inverse) <= 25
+            assert status.shape == (1,) and int(status[0]) == 0
+    inverse, status = jax.jit(lambda a: jaxmg.potri_shardmap_ctx(a, 3))(-placed)
+    assert np.isnan(np.asarray(inverse)).all() and int(status[0]) == 1

@@ -162,12 +162,15 @@ def test_members_of_a_batch_fail_alone(mesh):
     assert np.isnan(np.asarray(x)).all(axis=1).tolist() == [False, True, False]
 
 
-def test_checkify_reports_when_the_status_is_asked_for(mesh):
+@pytest.mark.parametrize("routine", ["potrs", "potri"])
+def test_checkify_reports_what_is_to_be_checked(routine, mesh):
     bad = np.eye(16)
     bad[6, 6] = -1
 
     def function(a):
-        return jaxmg.potrs(a, jnp.ones(16), return_status=True)[0]
+        if routine == "potri":
+            return jaxmg.potri(a, check=True)
+        return jaxmg.potrs(a, jnp.ones(16), check=True)
 
     checked = jax.jit(checkify.checkify(function))
     error, _ = checked(put(bad, mesh, "x", None))

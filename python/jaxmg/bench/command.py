@@ -39,7 +39,7 @@ class _Listed(click.ParamType):
     Default on CPU: n = 4096, float64, on 1 and on 8 virtual devices,
       against scipy and jax_sharded.
     Default on GPU: n = 8192 ... 131072 as fits, float32 and float64, on all
-      GPUs, against jax.
+      GPUs, against jax and cusolvermg.
     """,
 )
 @click.option(

@@ -113,9 +113,9 @@ def measure(
         m.remark = refusal or budget.refusal(solver.name, dtype, flops * solver.calls)
         if m.remark is None:
             tick(solver.name)
-            seconds = _turn(solver, m, check=False)
-            if seconds is not None:
-                m.first_call = seconds
+            took = _turn(solver, m, check=False)
+            if took is not None:
+                m.first_call = took[0]
                 running.append((solver, m))
     for turn in range(repeats):
         for solver, m in running:
@@ -125,27 +125,28 @@ def measure(
                 m.remark = f"time budget: {turn} of {repeats} rounds"
                 continue
             tick(solver.name)
-            seconds = _turn(solver, m, check=turn in (0, repeats - 1))
-            if seconds is not None:
-                m.times.append(seconds / solver.calls)
+            took = _turn(solver, m, check=turn in (0, repeats - 1))
+            if took is not None:
+                m.times.append(took[0] / solver.calls)
+                m.cpu_times.append(took[1] / solver.calls)
     for _, m in running:
         if m.best is not None:
             budget.learn(m.solver, dtype, flops, m.best)
     return measurements
 
 
-def _turn(solver: Solver, m: Measurement, check: bool) -> float | None:
-    """One timed call; None, and a remark, if it failed."""
+def _turn(solver: Solver, m: Measurement, check: bool) -> tuple[float, float] | None:
+    """Seconds, and seconds of all processors, of a call; None, and a remark, if it failed."""
     try:
         arguments = jax.block_until_ready(solver.prepare())
-        begin = time.perf_counter()
+        begin, cpu_begin = time.perf_counter(), time.process_time()
         for _ in range(solver.calls):
             result = jax.block_until_ready(solver.call(*arguments))
-        seconds = time.perf_counter() - begin
+        seconds, cpu_seconds = time.perf_counter() - begin, time.process_time() - cpu_begin
         del arguments
         if check:
             _check(solver, m, result)
-        return seconds
+        return seconds, cpu_seconds
     except Exception as error:
         # A benchmark goes on with the next solver, whatever happens to this one.
         m.failed, m.remark = True, f"{type(error).__name__}: {_first_line(error)}"

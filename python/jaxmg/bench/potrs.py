@@ -5,6 +5,7 @@ jaxmg donated   the same with donate=True
 jax             jax.scipy.linalg.cho_solve(cho_factor(A), b), compiled, on one device that holds
                 all of A; bringing it there is not counted
 jax_sharded     the same function, given the row-sharded A
+cusolvermg      jaxmg.potrs(A, b, backend="cusolvermg"), by NVIDIA's library
 scipy           scipy.linalg.cho_factor and cho_solve with as many threads, at their best: A in
                 Fortran order, overwritten, and not checked for NaN
 """
@@ -28,7 +29,7 @@ from jaxmg.bench.residual import Residual, residual_of_generated
 
 NAME = "potrs"
 
-PEERS = ("jax", "jax_sharded", "scipy")
+PEERS = ("jax", "jax_sharded", "scipy", "cusolvermg")
 
 TARGETS = [
     Target(NAME, "cpu", 4096, "float64", 1, "jaxmg", "scipy", 1.25),
@@ -56,7 +57,7 @@ def defaults(platform: str, devices: int) -> dict[str, Any]:
         "n": [8192, 16384, 32768, 65536, 131072],
         "dtype": ["float32", "float64"],
         "devices": [devices],
-        "against": ["jax"],
+        "against": ["jax", "cusolvermg"],
     }
 
 
@@ -77,7 +78,12 @@ def solvers(case: Case, mesh: Mesh, against: Sequence[str], donate: Sequence[boo
         donate: Whether to time ours without donation, with it, or both.
     """
     matrix = TestMatrix(case.n, case.dtype, case.seed)
-    build = {"jax": _jax_one, "jax_sharded": _jax_sharded, "scipy": _scipy}
+    build = {
+        "jax": _jax_one,
+        "jax_sharded": _jax_sharded,
+        "scipy": _scipy,
+        "cusolvermg": _cusolvermg,
+    }
     mine = [_ours(matrix, case, mesh, with_donation) for with_donation in donate]
     return mine + [build[peer](matrix, case, mesh) for peer in against]
 
@@ -131,6 +137,23 @@ def _jax_sharded(matrix: TestMatrix, case: Case, mesh: Mesh) -> Solver:
         check=_checker(matrix, case, mesh),
         memory=(2.05 + 1 / mesh.size) * matrix.nbytes,
         shared_by=_sharers(mesh),
+    )
+
+
+def _cusolvermg(matrix: TestMatrix, case: Case, mesh: Mesh) -> Solver:
+    memory, refusal = 0, None
+    try:
+        plan = jaxmg.plan(NAME, case.n, case.dtype, nrhs=case.nrhs, mesh=mesh, backend="cusolvermg")
+        memory = plan.bytes_needed_with_copy
+    except jaxmg.BackendUnavailableError as error:
+        refusal = f"skipped: {error}"
+    return Solver(
+        name="cusolvermg",
+        prepare=lambda: (make(matrix, mesh), make_right_hand_sides(matrix, case.nrhs, mesh)),
+        call=functools.partial(jaxmg.potrs, backend="cusolvermg"),
+        check=_checker(matrix, case, mesh),
+        memory=memory,
+        needs=refusal,
     )
 
 

@@ -51,6 +51,7 @@ class Measurement:
         lapack_ratio: Likewise.
         remark: Why it was left out or cut short, or how it failed.
         failed: It was tried and did not give a good answer.
+        cpu_times: Seconds that all threads of the process were at work during every timed call.
     """
 
     solver: str
@@ -60,6 +61,7 @@ class Measurement:
     lapack_ratio: float | None = None
     remark: str | None = None
     failed: bool = False
+    cpu_times: list[float] = field(default_factory=list)
 
     @property
     def ours(self) -> bool:
@@ -70,6 +72,11 @@ class Measurement:
     def best(self) -> float | None:
         """Shortest time: what is compared, as it suffers least from other load."""
         return min(self.times) if self.times and not self.failed else None
+
+    @property
+    def best_cpu(self) -> float | None:
+        """Least work of a call: other load on the machine makes it hardly more."""
+        return min(self.cpu_times) if self.cpu_times and not self.failed else None
 
     @property
     def median(self) -> float | None:
@@ -107,6 +114,13 @@ class Result:
         if a is None or b is None or a.best is None or b.best is None:
             return None
         return a.best / b.best
+
+    def cpu_ratio(self, ours: str, peer: str) -> float | None:
+        """The same of the processors' seconds."""
+        a, b = self.find(ours), self.find(peer)
+        if a is None or b is None or a.best_cpu is None or not b.best_cpu:
+            return None
+        return a.best_cpu / b.best_cpu
 
     @property
     def limit_seconds(self) -> float | None:
@@ -150,10 +164,15 @@ class Target:
 
 @dataclass
 class Verdict:
-    """A target and what was measured; `ratio` is None if nothing was."""
+    """A target and what was measured; `ratio` is None if nothing was.
+
+    `cpu_ratio`, of the processors' seconds, does not decide: it tells whether a ratio of times
+    suffered from other load on the machine.
+    """
 
     target: Target
     ratio: float | None
+    cpu_ratio: float | None = None
 
     @property
     def met(self) -> bool | None:
@@ -197,7 +216,11 @@ class Report:
     def judge(self, targets: list[Target]) -> None:
         """Fills `verdicts` with the targets that this platform and these cases can speak of."""
         self.verdicts = [
-            Verdict(target, result.ratio(target.solver, target.peer))
+            Verdict(
+                target,
+                result.ratio(target.solver, target.peer),
+                result.cpu_ratio(target.solver, target.peer) if self.platform == "cpu" else None,
+            )
             for target in targets
             if target.platform == self.platform
             for result in self.results
@@ -224,7 +247,9 @@ class Report:
             )
             for r in raw["results"]
         ]
-        verdicts = [Verdict(Target(**v["target"]), v["ratio"]) for v in raw["verdicts"]]
+        verdicts = [
+            Verdict(Target(**v["target"]), v["ratio"], v.get("cpu_ratio")) for v in raw["verdicts"]
+        ]
         rest = {k: raw[k] for k in ("platform", "arguments", "environments", "limits", "remarks")}
         return Report(results=results, verdicts=verdicts, **rest)
 
@@ -240,10 +265,12 @@ def _plain(report: Report) -> dict[str, Any]:
         r["limit_seconds"] = result.limit_seconds
         for measurement, m in zip(result.measurements, r["measurements"], strict=True):
             m["best"], m["median"] = measurement.best, measurement.median
+            m["best_cpu"] = measurement.best_cpu
             m["flop_per_second"] = result.rate(measurement)
             if measurement.ours:
                 peers = [p.solver for p in result.measurements if not p.ours]
                 m["ratio"] = {p: result.ratio(measurement.solver, p) for p in peers}
+                m["cpu_ratio"] = {p: result.cpu_ratio(measurement.solver, p) for p in peers}
     for verdict, v in zip(report.verdicts, raw["verdicts"], strict=True):
         v["met"] = verdict.met
     return _finite(raw)

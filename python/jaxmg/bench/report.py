@@ -28,6 +28,11 @@ def show(report: Report, console: Console) -> None:
             "Times are the best of all rounds; ratio = time of jaxmg / time of the peer (below 1 "
             "is faster). Limit: the operations at the rate of matrix products on the same devices."
         )
+        if report.platform == "cpu":
+            console.print(
+                "CPU ratio: the same of the seconds that processors were at work, which other load "
+                "on the machine hardly changes."
+            )
     for remark in _remarks(report):
         console.print(remark, soft_wrap=True, markup=False, highlight=False)
     for verdict in report.verdicts:
@@ -62,18 +67,19 @@ def _table(report: Report) -> Table:
         ("peer", left),
         ("time", right),
         ("ratio", right),
+        *([("CPU ratio", right)] if report.platform == "cpu" else []),
         ("limit", right),
     ):
         table.add_column(header, **options)  # type: ignore[arg-type]
     for result in report.results:
-        for row in _rows(result, unit):
+        for row in _rows(result, unit, report.platform == "cpu"):
             table.add_row(*row)
         table.add_section()
     return table
 
 
-def _rows(result: Result, unit: float) -> list[list[str]]:
-    """One row for each pair of one of ours and a peer."""
+def _rows(result: Result, unit: float, with_cpu: bool) -> list[list[str]]:
+    """One row for each pair of one of ours and a peer; `with_cpu`: with the CPU ratio."""
     case = result.case
     peers: list[Measurement | None] = [m for m in result.measurements if not m.ours]
     rows = []
@@ -85,11 +91,14 @@ def _rows(result: Result, unit: float) -> list[list[str]]:
         first = [str(case.n), case.dtype, str(case.devices), ours.solver, _time(ours)]
         first += [f"{rate / unit:.3g}" if rate else "-", error]
         for k, peer in enumerate(peers or [None]):
-            ratio = result.ratio(ours.solver, peer.solver) if peer else None
+            ratios = [result.ratio(ours.solver, peer.solver) if peer else None]
+            if with_cpu:
+                ratios.append(result.cpu_ratio(ours.solver, peer.solver) if peer else None)
             rows.append(
                 (first if k == 0 else [""] * len(first))
                 + ([peer.solver, _time(peer)] if peer else ["-", "-"])
-                + [f"{ratio:.2f}" if ratio else "-", seconds(limit) + part if k == 0 else ""]
+                + [f"{ratio:.2f}" if ratio else "-" for ratio in ratios]
+                + [seconds(limit) + part if k == 0 else ""]
             )
     return rows
 
@@ -117,4 +126,5 @@ def _sentence(verdict: Verdict) -> str:
     if verdict.ratio is None:
         return f"{head}: not measured (target <= {t.ratio:g})"
     mark = "[green]met[/green]" if verdict.met else "[red]missed[/red]"
-    return f"{head} = {verdict.ratio:.2f} (target <= {t.ratio:g}): {mark}"
+    cpu = "" if verdict.cpu_ratio is None else f", CPU seconds {verdict.cpu_ratio:.2f}"
+    return f"{head} = {verdict.ratio:.2f} (target <= {t.ratio:g}{cpu}): {mark}"

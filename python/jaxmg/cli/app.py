@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import json
 import sys
+from pathlib import Path
 
 import click
 
 import jaxmg
+from jaxmg._arguments import PRECISIONS
+from jaxmg._plan import scaling
+from jaxmg._profile import describe, path_for, save
+from jaxmg.bench import tuning
 from jaxmg.bench.command import main as bench
 from jaxmg.cli import devices
 from jaxmg.cli.failure import Exit, Failure
@@ -65,13 +70,62 @@ def selftest(count: int | None) -> None:
     type=click.IntRange(1, devices.MOST),
     help="Devices to plan for; they need not be here (default: all that are).",
 )
-def plan(routine: str, n: int, dtype: str, nrhs: int, tile: int | None, count: int | None) -> None:
+@click.option("--precision", type=click.Choice(PRECISIONS), help="Arithmetic, as of jaxmg.potrs.")
+@click.option("--scale", is_flag=True, help="Tabulate expected times for 1 to 64 devices.")
+def plan(
+    routine: str,
+    n: int,
+    dtype: str,
+    nrhs: int,
+    tile: int | None,
+    count: int | None,
+    precision: str | None,
+    scale: bool,
+) -> None:
     """Say what ROUTINE would do and need for an N x N matrix; nothing is allocated."""
     devices.configure(count)
+    if scale:
+        try:
+            with library_errors():
+                table = scaling(routine, n, dtype, nrhs=nrhs, T_A=tile, precision=precision)
+        except (ValueError, TypeError) as error:
+            raise Failure(str(error), Exit.USAGE) from error
+        click.echo(table)
+        return
     try:
         with library_errors():
-            planned = jaxmg.plan(routine, n, dtype, nrhs=nrhs, mesh=count, T_A=tile)
+            planned = jaxmg.plan(
+                routine, n, dtype, nrhs=nrhs, mesh=count, T_A=tile, precision=precision
+            )
     except (ValueError, TypeError) as error:
         raise Failure(str(error), Exit.USAGE) from error
     click.echo(str(planned))
     sys.exit(Exit.SUCCESS if planned.fits is not False else Exit.MEMORY)
+
+
+@main.command()
+@_devices
+@click.option(
+    "--out",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="File to write (default: this machine's profile in the configuration folder).",
+)
+def tune(count: int | None, out: Path | None) -> None:
+    """Measure this machine, for predicted times, tiles and the path of small problems.
+
+    Takes a minute or less. Without it, `jaxmg plan` assumes H200 GPUs, or usual CPU cores.
+    """
+    mesh = devices.start(count)
+    found = list(mesh.devices.flat)
+    platform = "cpu" if found[0].platform == "cpu" else "cuda"
+    path = out or path_for(platform)
+    if path is None:
+        raise Failure("JAXMG_PROFILE is empty: name a file with --out.", Exit.USAGE)
+    with library_errors():
+        profile = tuning.tune(found, tell=lambda text: click.echo(f"measuring {text}", err=True))
+    try:
+        save(profile, path)
+    except OSError as error:
+        raise Failure(f"cannot write {path}: {error}", Exit.OUTPUT) from error
+    click.echo(describe(profile))
+    click.echo(f"written: {path}")

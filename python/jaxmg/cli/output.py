@@ -13,6 +13,7 @@ import numpy as np
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
+import jaxmg
 from jaxmg.cli.failure import Exit, Failure
 from jaxmg.cli.matrix_market import write_matrix_market
 
@@ -66,6 +67,13 @@ class Output:
 
 def _cannot_write(path: Path, error: OSError) -> Failure:
     return Failure(f"{path} cannot be written: {error.strerror or error}.", Exit.OUTPUT)
+
+
+def progress(quiet: bool) -> contextlib.AbstractContextManager[None]:
+    """Shows how far the calls inside are; silent where nobody watches."""
+    if quiet or not _terminal.is_terminal:
+        return contextlib.nullcontext()
+    return jaxmg.progress(console=_terminal, delay=0)
 
 
 @contextlib.contextmanager

@@ -127,7 +127,7 @@ def _solve(
     quiet: bool,
 ) -> tuple[jax.Array, float]:
     begin = time.perf_counter()
-    with output.stage("solving", quiet), library_errors():
+    with output.progress(quiet), library_errors():
         x = jaxmg.potrs(
             a,
             b,

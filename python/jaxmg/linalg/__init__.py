@@ -5,6 +5,9 @@
 from .._cho_append import BorderedFactor
 from .._factor_object import CholeskyFactor
 from .cholesky import cho_factor, cho_solve, logdet, solve
+from .qr import QRResult, qr
+
+__all__ = ["CholeskyFactor", "QRResult", "cho_factor", "cho_solve", "logdet", "qr", "solve"]
 from .factor import cholesky
 from .triangular import solve_triangular
 from .update import cho_append, cho_update

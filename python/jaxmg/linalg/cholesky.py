@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import jax
@@ -25,6 +26,7 @@ from .._arguments import (
 from .._cho_append import BorderedFactor
 from .._cholesky import Factor
 from .._factor_object import CholeskyFactor, factorise, factorise_in_place
+from .._gather import small
 from .._layout import NATURAL, RELABELLED, AnyMesh, resolve_plan
 from .._memory import check_memory
 from .._potrs import Specs, potrs
@@ -43,6 +45,7 @@ def cho_factor(
     mesh: AnyMesh | None = None,
     in_specs: Specs = None,
     T_A: int | None = None,
+    precision: Any = None,
     order: str = "relabelled",
 ) -> CholeskyFactor:
     """Factors a Hermitian positive definite matrix for later use.
@@ -50,12 +53,16 @@ def cho_factor(
     Args:
         a: the matrix, shape (..., n, n).
         lower: True or False says that only the lower or upper triangle is valid. None: all is.
-        overwrite_a: eagerly, whether a single matrix may be overwritten; it is deleted then, and
-            derivatives are those with respect to right-hand sides alone.
+        overwrite_a: whether a single matrix may be overwritten. Derivatives are those with respect
+            to right-hand sides alone then. Eagerly `a` is deleted; under ``jit`` the factor takes
+            its place if the jitted function donates it and returns the factor.
         check_finite: accepted as in SciPy. NaN and infinities always give a status and NaN.
         mesh: the mesh to work on; None finds it from `a` or the context.
         in_specs: the spec of `a`.
         T_A: rows that are eliminated together. None lets the plan choose.
+        precision: as in :func:`jaxmg.potrs`. A factor made with "mixed" keeps `a` beside it
+            (`overwrite_a` has no effect), so that solutions can be refined; its log-determinant
+            and its inverse factor once more, in full precision.
         order: "relabelled" eliminates rows in an order that balances the load where they lie.
             "natural" gives the L of ``numpy.linalg.cholesky``, for which rows are dealt out to
             the devices and collected again: some more time, and where the devices' rows are no
@@ -82,6 +89,7 @@ def cho_factor(
     a = cast(a, common_dtype("cho_factor", a=a))
     if a.ndim > 2:
         options: dict[str, Any] = {"mesh": mesh, "in_specs": in_specs, "T_A": T_A, "order": order}
+        options["precision"] = precision
         return jax.vmap(lambda x: cho_factor(x, lower, **options))(jnp.asarray(a))
     n = a.shape[1]
     spec = check_specs(in_specs)[0]
@@ -93,10 +101,13 @@ def cho_factor(
         tile=tile,
         triangle=triangle_of(lower),
         exposed=True,
-        precision=precision_of(None),
+        precision=precision_of(precision),
         order=ORDERS[order],
     )
-    in_place = overwrite_a and is_concrete(a)
+    r = small(r, tile)
+    if layout.kind == "manual" or n == 0:
+        r = dataclasses.replace(r, mixed=False)
+    in_place = overwrite_a and is_concrete(a) and not r.mixed
     check_memory("cho_factor", r, 1, in_place=in_place or not is_concrete(a))
     a = place_matrix(a, layout, n)
     if n == 0:
@@ -108,7 +119,8 @@ def cho_factor(
             a, Factor(empty, jnp.zeros((0,), r.dtype), jnp.zeros((8,), jnp.int32)), r, lower
         )
     if not in_place:
-        return CholeskyFactor(a, factorise(r, jax.lax.stop_gradient(a)), r, lower)
+        parts = factorise(r, jax.lax.stop_gradient(a))
+        return CholeskyFactor(None if overwrite_a else a, parts, r, lower)
     with giving_away(a, given):
         parts = factorise_in_place(r, a)
     return CholeskyFactor(None, parts, r, lower)
@@ -162,6 +174,7 @@ def solve(
     *,
     mesh: AnyMesh | None = None,
     in_specs: Specs = None,
+    precision: Any = None,
 ) -> Array:
     """Solves A x = b.
 
@@ -176,6 +189,7 @@ def solve(
         assume_a: "pos": A is Hermitian positive definite.
         mesh: the mesh to work on; None finds it from `a` or the context.
         in_specs: the specs of `a` and `b`.
+        precision: as in :func:`jaxmg.potrs`; "mixed" factors in 32 bits and refines.
 
     Returns:
         x with the shape of `b` (batch axes broadcast); NaN if A is not positive definite.
@@ -188,6 +202,7 @@ def solve(
         raise ValueError(f"assume_a: got {assume_a!r}; accepted is 'pos'.")
     a, b = square_matrices("solve", a), host_or_device(b, "b")
     options: dict[str, Any] = {"mesh": mesh, "in_specs": in_specs, "lower": lower}
+    options["precision"] = precision
     if a.ndim == 2 and b.ndim <= 2:
         out: Array = potrs(a, b, donate=overwrite_a, **options)
         return out

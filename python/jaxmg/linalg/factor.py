@@ -19,7 +19,8 @@ from .._arguments import (
     square_matrices,
     triangle_of,
 )
-from .._layout import NATURAL, AnyMesh, resolve_plan
+from .._gather import small
+from .._layout import MIXED, NATURAL, AnyMesh, resolve_plan
 from .._memory import check_memory
 from .._operands import gathered
 from .._potrs import Specs
@@ -86,6 +87,9 @@ def cholesky(
     given, a = a, square_matrices("cholesky", a)
     a = cast(a, common_dtype("cholesky", a=a))
     lower = True if lower is None and not symmetrize_input else lower
+    arithmetic = precision_of(precision)
+    if arithmetic == MIXED:
+        raise ValueError(f"precision: got {precision!r}; cholesky has no mixed precision.")
     if a.ndim > 2:
         options: dict[str, Any] = {
             "upper": upper,
@@ -107,9 +111,10 @@ def cholesky(
         str(a.dtype),
         tile=tile,
         triangle=triangle_of(lower),
-        precision=precision_of(precision),
+        precision=arithmetic,
         order=NATURAL,
     )
+    r = small(r, tile)
     eager = is_concrete(a)
     check_memory("cholesky", r, 0, in_place=donate or not eager)
     a = place_matrix(a, layout, n)

@@ -95,6 +95,7 @@ def cho_update(
 
 
 def _update_object(factor: CholeskyFactor, v: Any, downdate: bool, donate: bool) -> CholeskyFactor:
+    factor = factor.in_full
     r = factor.r
     if r.layout.kind == "manual":
         raise ValueError("cho_update: not available inside shard_map; call it outside.")
@@ -231,4 +232,5 @@ def cho_append(factor: Any, b: Any, c: Any) -> Any:
     if m == 0:
         return factor
     b, c = (place_rhs(cast(x, dtype), factor.layout) for x in (b, c))
-    return append(factor, b, c)
+    base = factor.in_full if isinstance(factor, CholeskyFactor) else factor
+    return append(base, b, c)

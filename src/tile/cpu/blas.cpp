@@ -1,9 +1,13 @@
 #include "tile/cpu/blas.h"
 
+#include <algorithm>
+#include <cstddef>
+#include <vector>
+
 // The library's own C implementations of the Fortran interfaces: they take no lengths of strings.
 // Complex values are passed by address only; how a complex number is returned differs between
 // compilers.
-#define JAXMG_DECLARE_BLAS(letter, herk, T, R)                                                    \
+#define JAXMG_DECLARE_BLAS(letter, herk, orgqr, T, R)                                             \
   void scipy_##letter##gemm_(const char*, const char*, const int*, const int*, const int*,        \
                              const T*, const T*, const int*, const T*, const int*, const T*, T*,  \
                              const int*);                                                         \
@@ -13,13 +17,17 @@
                              const int*, const T*, const T*, const int*, T*, const int*);         \
   void scipy_##herk##_(const char*, const char*, const int*, const int*, const R*, const T*,      \
                        const int*, const R*, T*, const int*);                                     \
-  void scipy_##letter##potrf_(const char*, const int*, T*, const int*, int*);
+  void scipy_##letter##potrf_(const char*, const int*, T*, const int*, int*);                     \
+  void scipy_##letter##getrf_(const int*, const int*, T*, const int*, int*, int*);                \
+  void scipy_##letter##geqrf_(const int*, const int*, T*, const int*, T*, T*, const int*, int*);  \
+  void scipy_##orgqr##_(const int*, const int*, const int*, T*, const int*, const T*, T*,         \
+                        const int*, int*);
 
 extern "C" {
-JAXMG_DECLARE_BLAS(s, ssyrk, float, float)
-JAXMG_DECLARE_BLAS(d, dsyrk, double, double)
-JAXMG_DECLARE_BLAS(c, cherk, std::complex<float>, float)
-JAXMG_DECLARE_BLAS(z, zherk, std::complex<double>, double)
+JAXMG_DECLARE_BLAS(s, ssyrk, sorgqr, float, float)
+JAXMG_DECLARE_BLAS(d, dsyrk, dorgqr, double, double)
+JAXMG_DECLARE_BLAS(c, cherk, cungqr, std::complex<float>, float)
+JAXMG_DECLARE_BLAS(z, zherk, zungqr, std::complex<double>, double)
 void scipy_openblas_set_num_threads(int);
 }
 
@@ -35,20 +43,23 @@ namespace {
 template <class T>
 struct Routines;
 
-#define JAXMG_BLAS_ROUTINES(letter, herk_name, T)         \
-  template <>                                             \
-  struct Routines<T> {                                    \
-    static constexpr auto gemm = scipy_##letter##gemm_;   \
-    static constexpr auto gemv = scipy_##letter##gemv_;   \
-    static constexpr auto trsm = scipy_##letter##trsm_;   \
-    static constexpr auto herk = scipy_##herk_name##_;    \
-    static constexpr auto potrf = scipy_##letter##potrf_; \
+#define JAXMG_BLAS_ROUTINES(letter, herk_name, orgqr_name, T) \
+  template <>                                                 \
+  struct Routines<T> {                                        \
+    static constexpr auto gemm = scipy_##letter##gemm_;       \
+    static constexpr auto gemv = scipy_##letter##gemv_;       \
+    static constexpr auto trsm = scipy_##letter##trsm_;       \
+    static constexpr auto herk = scipy_##herk_name##_;        \
+    static constexpr auto potrf = scipy_##letter##potrf_;     \
+    static constexpr auto getrf = scipy_##letter##getrf_;     \
+    static constexpr auto geqrf = scipy_##letter##geqrf_;     \
+    static constexpr auto orgqr = scipy_##orgqr_name##_;      \
   };
 
-JAXMG_BLAS_ROUTINES(s, ssyrk, float)
-JAXMG_BLAS_ROUTINES(d, dsyrk, double)
-JAXMG_BLAS_ROUTINES(c, cherk, std::complex<float>)
-JAXMG_BLAS_ROUTINES(z, zherk, std::complex<double>)
+JAXMG_BLAS_ROUTINES(s, ssyrk, sorgqr, float)
+JAXMG_BLAS_ROUTINES(d, dsyrk, dorgqr, double)
+JAXMG_BLAS_ROUTINES(c, cherk, cungqr, std::complex<float>)
+JAXMG_BLAS_ROUTINES(z, zherk, zungqr, std::complex<double>)
 
 template <class T>
 char letter(Op op) {
@@ -116,12 +127,46 @@ int potrf(Size n, T* a, Size lda) {
   return info;
 }
 
+template <class T>
+int getrf(Size m, Size n, T* a, Size lda, int* pivots) {
+  const int m_ = narrow(m), n_ = narrow(n), lda_ = narrow(lda);
+  int info = 0;
+  Routines<T>::getrf(&m_, &n_, a, &lda_, pivots, &info);
+  return info;
+}
+
+// Columns that the library takes together when it is given this much workspace a column.
+namespace {
+constexpr int kBlock = 64;
+}
+
+template <class T>
+void geqrf(Size m, Size n, T* a, Size lda, T* tau) {
+  const int m_ = narrow(m), n_ = narrow(n), lda_ = narrow(lda);
+  const int length = narrow(std::max<Size>(n, 1) * kBlock);
+  std::vector<T> work(static_cast<std::size_t>(length));
+  int info = 0;
+  Routines<T>::geqrf(&m_, &n_, a, &lda_, tau, work.data(), &length, &info);
+}
+
+template <class T>
+void orgqr(Size m, Size n, T* a, Size lda, const T* tau) {
+  const int m_ = narrow(m), n_ = narrow(n), lda_ = narrow(lda);
+  const int length = narrow(std::max<Size>(n, 1) * kBlock);
+  std::vector<T> work(static_cast<std::size_t>(length));
+  int info = 0;
+  Routines<T>::orgqr(&m_, &n_, &n_, a, &lda_, tau, work.data(), &length, &info);
+}
+
 #define JAXMG_INSTANTIATE(T)                                                                       \
   template void gemm<T>(Op, Op, Size, Size, Size, T, const T*, Size, const T*, Size, T, T*, Size); \
   template void gemv<T>(Op, Size, Size, T, const T*, Size, const T*, Size, T, T*, Size);           \
   template void trsm<T>(Side, Uplo, Op, Diag, Size, Size, T, const T*, Size, T*, Size);            \
   template void herk<T>(Size, Size, Real<T>, const T*, Size, Real<T>, T*, Size);                   \
-  template int potrf<T>(Size, T*, Size);
+  template int potrf<T>(Size, T*, Size);                                                           \
+  template int getrf<T>(Size, Size, T*, Size, int*);                                               \
+  template void geqrf<T>(Size, Size, T*, Size, T*);                                                \
+  template void orgqr<T>(Size, Size, T*, Size, const T*);
 
 JAXMG_INSTANTIATE(float)
 JAXMG_INSTANTIATE(double)

@@ -37,4 +37,17 @@ void herk(Size n, Size k, Real<T> alpha, const T* a, Size lda, Real<T> beta, T* 
 template <class T>
 int potrf(Size n, T* a, Size lda);
 
+// LU factors of an m x n matrix in place; row j was exchanged with row pivots_j (from 1). Returns
+// LAPACK's info.
+template <class T>
+int getrf(Size m, Size n, T* a, Size lda, int* pivots);
+
+// Householder reflectors of a (m x n) below its triangle R, their factors in tau: LAPACK's xGEQRF.
+template <class T>
+void geqrf(Size m, Size n, T* a, Size lda, T* tau);
+
+// The first n columns of the product of the n reflectors that geqrf left in a: xORGQR, xUNGQR.
+template <class T>
+void orgqr(Size m, Size n, T* a, Size lda, const T* tau);
+
 }  // namespace jaxmg::tile::blas

@@ -94,6 +94,13 @@ void Cpu::potrf(Lane& lane, Size n, T* a, Size lda, Size position, Info* info) {
   }
 }
 
+template <class T>
+void Cpu::factor_panel(Lane& lane, Size n, Size m, T* a, Size lda, Size position, Info* info) {
+  potrf(lane, n, a, lda, position, info);
+  trsm(lane, Side::right, Uplo::lower, Op::conj_transpose, Diag::non_unit, m, n, T(1), a, lda,
+       a + n, lda);
+}
+
 // Nothing: a triangular solve on CPU is as fast as a product with the inverse, and more accurate.
 template <class T>
 void Cpu::invert_lower(Lane&, Size, const T*, Size, T*, Size) {}
@@ -123,6 +130,7 @@ void Cpu::log_diagonal(Lane&, Size n, const T* l, Size ldl, Real<T>* result) {
   template void Cpu::potrf<T>(Lane&, Size, T*, Size, Size, Info*);                                \
   template void Cpu::invert_lower<T>(Lane&, Size, const T*, Size, T*, Size);                      \
   template void Cpu::invert_blocks<T>(Lane&, Size, const T*, Size, T*, Size);                     \
+  template void Cpu::factor_panel<T>(Lane&, Size, Size, T*, Size, Size, Info*);                   \
   template void Cpu::solve_diagonal<T>(Lane&, Op, Size, Size, const T*, Size, const T*, Size, T*, \
                                        Size, T*);                                                 \
   template void Cpu::log_diagonal<T>(Lane&, Size, const T*, Size, Real<T>*);

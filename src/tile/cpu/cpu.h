@@ -16,8 +16,8 @@ struct Cpu {
   using Event = CpuEvent;
   using Ticket = CpuTicket;
   using Lanes = CpuLanes;
-  static constexpr bool reads_in_place = true;
   static constexpr Size inverse_block = 0;
+  static constexpr bool reads_in_place = true;
   template <class T>
   static constexpr bool splits = false;
 
@@ -46,12 +46,66 @@ struct Cpu {
   template <class T>
   static void potrf(Lane& lane, Size n, T* a, Size lda, Size position, Info* info);
   template <class T>
-  static void invert_lower(Lane& lane, Size n, const T* l, Size ldl, T* x, Size ldx);
+  static void factor_panel(Lane& lane, Size n, Size m, T* a, Size lda, Size position, Info* info);
   template <class T>
   static void invert_blocks(Lane& lane, Size n, const T* l, Size ldl, T* x, Size ldx);
   template <class T>
+  static void invert_lower(Lane& lane, Size n, const T* l, Size ldl, T* x, Size ldx);
+  template <class T>
   static void solve_diagonal(Lane& lane, Op op, Size m, Size n, const T* l, Size ldl, const T* x,
                              Size ldx, T* b, Size ldb, T* work);
+
+  static constexpr Size lu_block = 64;
+  template <class T>
+  static void copy_triangle(Lane& lane, Uplo uplo, Diag diag, Size m, Size n, const T* src,
+                            Size lds, T* dst, Size ldd);
+  template <class T>
+  static void scale(Lane& lane, Size m, Size n, const Real<T>* rows, const Real<T>* columns, T* a,
+                    Size lda);
+  template <class T>
+  static void orthonormalise(Lane& lane, Size m, Size n, T* a, Size lda, T* r, Size ldr);
+  template <class T>
+  static void signed_lu(Lane& lane, Size n, T* a, Size lda, Real<T>* signs);
+  template <class T>
+  static void check_finite(Lane& lane, Size m, Size n, const T* a, Size lda, Info* info);
+  template <class T>
+  static void check_diagonal(Lane& lane, Size n, const T* a, Size lda, Size position, Info* info);
+
+  template <class T>
+  static void getrf(Lane& lane, Size m, Size n, T* a, Size lda, Size first, std::int32_t* pivots,
+                    Size position, Size equation, Info* info);
+  static void trace_pivots(Lane& lane, Size n, const std::int32_t* pivots, Size first,
+                           RowMoves moves);
+  // Also for 32-bit integers.
+  template <class T>
+  static void move_rows(Lane& lane, Size n, RowMoves moves, Size columns, T* a, Size lda, T* top,
+                        Size ldt);
+  template <class T>
+  static void put_rows(Lane& lane, Size m, Size n, const std::int32_t* index, Size first,
+                       const T* src, Size lds, T* dst, Size ldd);
+  template <class T>
+  static void put_columns(Lane& lane, Size m, Size n, const std::int32_t* index, Size first,
+                          Size count, const T* src, Size lds, T* dst, Size ldd);
+  template <class T>
+  static void take_columns(Lane& lane, Size m, Size n, const std::int32_t* index, Size first,
+                           Size count, const T* src, Size lds, T* dst, Size ldd);
+  static void iota(Lane& lane, Size n, std::int32_t* index);
+  template <class T>
+  static void invert_triangle(Lane& lane, Uplo uplo, Diag diag, Size n, const T* a, Size lda, T* x,
+                              Size ldx);
+  template <class T>
+  static void invert_unit_blocks(Lane& lane, Size n, const T* l, Size ldl, T* x, Size ldx);
+  template <class T>
+  static void solve_triangle(Lane& lane, Uplo uplo, Op op, Diag diag, Size m, Size n, const T* a,
+                             Size lda, const T* x, Size ldx, T* b, Size ldb, T* work);
+  template <class T>
+  static void log_phase(Lane& lane, Size n, const T* x, Size stride, Real<T>* log, T* phase);
+  template <class T>
+  static void pivot_sign(Lane& lane, Size n, const std::int32_t* pivots, T* phase);
+  static void name_equation(Lane& lane, Info* info);
+  template <class T>
+  static void fill_if_kind(Lane& lane, const Info* info, Kind kind, Size m, Size n, T value, T* a,
+                           Size lda);
 
   template <class T>
   static void rotate(Lane& lane, bool downdate, Size w, Size k, T* l, Size ldl, T* v, Size ldv,

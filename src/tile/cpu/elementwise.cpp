@@ -1,29 +1,11 @@
 // Operations that move memory: cut by columns when there is much to move.
 #include <algorithm>
 
+#include "tile/cpu/columns.h"
 #include "tile/cpu/cpu.h"
-#include "tile/cpu/cut.h"
-#include "tile/cpu/pool.h"
 
 namespace jaxmg::tile {
 namespace {
-
-// columns(first, count) on blocks that cover the n columns of an m x n matrix.
-template <class T, class Columns>
-void for_columns(CpuLane& lane, Size m, Size n, const Columns& columns) {
-  if (m <= 0 || n <= 0) {
-    return;
-  }
-  const double bytes = static_cast<double>(m) * static_cast<double>(n) * sizeof(T);
-  const bool worth = bytes >= 2 * kLeastBytes;
-  if (!worth) {
-    return columns(Size{0}, n);
-  }
-  const double pieces = std::min(bytes / kLeastBytes, 2.0 * Pool::instance().threads());
-  const Size width = ceil_div(n, static_cast<Size>(pieces));
-  for_each(lane.priority(), worth, ceil_div(n, width),
-           [&](Size i) { columns(i * width, std::min(width, n - i * width)); });
-}
 
 template <class T>
 T conjugate(T x) {
@@ -150,5 +132,7 @@ JAXMG_INSTANTIATE(float)
 JAXMG_INSTANTIATE(double)
 JAXMG_INSTANTIATE(std::complex<float>)
 JAXMG_INSTANTIATE(std::complex<double>)
+template void Cpu::copy<std::int32_t>(Lane&, Size, Size, const std::int32_t*, Size, std::int32_t*,
+                                      Size);
 
 }  // namespace jaxmg::tile

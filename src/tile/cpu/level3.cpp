@@ -35,7 +35,7 @@ const T* at_col(Op op, const T* a, Size lda, Size i) {
 
 // c <- beta c; what c holds does not matter if beta is 0.
 template <class T>
-void scale(Size m, Size n, T beta, T* c, Size ldc) {
+void times(Size m, Size n, T beta, T* c, Size ldc) {
   if (beta == T(1)) {
     return;
   }
@@ -55,7 +55,7 @@ void product_with_vector(CpuLane& lane, Op op, Size m, Size k, T alpha, const T*
   const Cut rows(m, pieces(flops, workers(flops)));
   for_each(lane.priority(), worth_spreading(flops), rows.count(), [&](Size i) {
     const Size first = rows.begin(i), count = rows.length(i);
-    scale(count, Size{1}, beta, y + first, count);
+    times(count, Size{1}, beta, y + first, count);
     const Cut sum(k, 1);
     for (Size s = 0; s < sum.count(); ++s) {
       const Size from = sum.begin(s), length = sum.length(s);
@@ -118,7 +118,7 @@ void Cpu::gemm(Lane& lane, Op op_a, Op op_b, Size m, Size n, Size k, T alpha, co
     return;
   }
   if (k <= 0 || alpha == T(0)) {
-    return scale(m, n, beta, c, ldc);
+    return times(m, n, beta, c, ldc);
   }
   if (n == 1 && (op_b != Op::conj_transpose || !is_complex_v<T>)) {
     return product_with_vector(lane, op_a, m, k, alpha, a, lda, b, op_b == Op::none ? 1 : ldb, beta,
@@ -155,7 +155,7 @@ void Cpu::trsm(Lane& lane, Side side, Uplo uplo, Op op, Diag diag, Size m, Size 
     return;
   }
   if (alpha == T(0)) {
-    return scale(m, n, T(0), b, ldb);
+    return times(m, n, T(0), b, ldb);
   }
   const bool left = side == Side::left;
   const Size order = left ? m : n;

@@ -89,6 +89,74 @@ Size vector_bytes(Size n) {
   return round_up(n * static_cast<Size>(sizeof(T)), 256);
 }
 
+// Columns from which a product with the transpose is worth a kernel of our own: where the library
+// takes a matrix of more than 2^31 elements, its own is far from the speed of memory.
+constexpr Size kLongColumn = 8192;
+
+__device__ float sum_of_lanes(float x) {
+  for (int width = 16; width > 0; width /= 2) {
+    x += __shfl_xor_sync(0xffffffffu, x, width);
+  }
+  return x;
+}
+__device__ double sum_of_lanes(double x) {
+  for (int width = 16; width > 0; width /= 2) {
+    x += __shfl_xor_sync(0xffffffffu, x, width);
+  }
+  return x;
+}
+template <class R>
+__device__ DeviceComplex<R> sum_of_lanes(DeviceComplex<R> x) {
+  return {sum_of_lanes(x.re), sum_of_lanes(x.im)};
+}
+
+// c_j <- alpha a_j^T b + beta c_j, or alpha a_j^H b + beta c_j, a block to a column a_j.
+template <bool kConjugate, class D>
+__global__ void __launch_bounds__(kThreads)
+    column_dots_kernel(Size m, D alpha, const D* a, Size lda, const D* b, D beta, bool add, D* c) {
+  constexpr int batch = 4;
+  __shared__ D partial[kThreads / 32];
+  const D* const column = a + static_cast<Size>(blockIdx.x) * lda;
+  D sum{};
+  for (Size i0 = threadIdx.x; i0 < m; i0 += batch * kThreads) {
+    D x[batch];
+#pragma unroll
+    for (int u = 0; u < batch; ++u) {
+      x[u] = i0 + u * kThreads < m ? column[i0 + u * kThreads] : D{};
+    }
+#pragma unroll
+    for (int u = 0; u < batch; ++u) {
+      if (i0 + u * kThreads < m) {
+        sum = sum + (kConjugate ? conjugate(x[u]) : x[u]) * b[i0 + u * kThreads];
+      }
+    }
+  }
+  sum = sum_of_lanes(sum);
+  if (threadIdx.x % 32 == 0) {
+    partial[threadIdx.x / 32] = sum;
+  }
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    for (int w = 1; w < kThreads / 32; ++w) {
+      sum = sum + partial[w];
+    }
+    sum = alpha * sum;
+    c[blockIdx.x] = add ? sum + beta * c[blockIdx.x] : sum;
+  }
+}
+
+template <class T>
+void column_dots(CudaLane& lane, bool conjugated, Size m, Size n, T alpha, const T* a, Size lda,
+                 const T* b, T beta, T* c) {
+  const auto blocks = static_cast<unsigned>(narrow(n));
+  const auto kernel = conjugated ? column_dots_kernel<true, DeviceType<T>>
+                                 : column_dots_kernel<false, DeviceType<T>>;
+  kernel<<<blocks, kThreads, 0, lane.stream()>>>(m, on_device_value(alpha), on_device(a), lda,
+                                                 on_device(b), on_device_value(beta), beta != T(0),
+                                                 on_device(c));
+  JAXMG_CUDA_CHECK(cudaGetLastError());
+}
+
 // C is a column: c <- alpha op(A) b + beta c, where b is a column of B, or a row of it.
 template <class T>
 void column_product(CudaLane& lane, Op op_a, Op op_b, Size m, Size k, const T& alpha, const T* a,
@@ -99,6 +167,9 @@ void column_product(CudaLane& lane, Op op_a, Op op_b, Size m, Size k, const T& a
     conjugate_vector(lane, k, b, stride, vector, 1);
     b = vector;
     stride = 1;
+  }
+  if (op_a != Op::none && stride == 1 && k >= kLongColumn && m > 0) {
+    return column_dots<T>(lane, conjugates<T>(op_a), k, m, alpha, a, lda, b, beta, c);
   }
   JAXMG_CUDA_CHECK(Blas<T>::gemv(lane.blas(), operation<T>(op_a), op_a == Op::none ? m : k,
                                  op_a == Op::none ? k : m, in(&alpha), in(a), lda, in(b), stride,

@@ -48,7 +48,9 @@ void Cuda::copy(Lane& lane, Size m, Size n, const T* src, Size lds, T* dst, Size
   }
   const DeviceType<T>* from = on_device(src);
   DeviceType<T>* to = on_device(dst);
-  for_each(lane, m, n, [=] __device__(Size i, Size j) { to[i + j * ldd] = from[i + j * lds]; });
+  move_each(
+      lane, m, n, [=] __device__(Size i, Size j) { return from[i + j * lds]; },
+      [=] __device__(Size i, Size j, DeviceType<T> x) { to[i + j * ldd] = x; });
 }
 
 template <class T>
@@ -95,9 +97,10 @@ void Cuda::add(Lane& lane, Size m, Size n, T alpha, const T* src, Size lds, T* d
   const DeviceType<T>* from = on_device(src);
   DeviceType<T>* to = on_device(dst);
   const DeviceType<T> factor = on_device_value(alpha);
-  for_each(lane, m, n, [=] __device__(Size i, Size j) {
-    to[i + j * ldd] = to[i + j * ldd] + factor * from[i + j * lds];
-  });
+  move_each(
+      lane, m, n,
+      [=] __device__(Size i, Size j) { return to[i + j * ldd] + factor * from[i + j * lds]; },
+      [=] __device__(Size i, Size j, DeviceType<T> x) { to[i + j * ldd] = x; });
 }
 
 template <class T>

@@ -19,8 +19,8 @@ struct Cuda {
   using Event = CudaEvent;
   using Ticket = CudaTicket;
   using Lanes = CudaLanes;
-  static constexpr bool reads_in_place = false;
   static constexpr Size inverse_block = 128;
+  static constexpr bool reads_in_place = false;
   template <class T>
   static constexpr bool splits = std::is_same_v<T, float>;
   // Storage of a half-precision number.
@@ -65,9 +65,11 @@ struct Cuda {
   template <class T>
   static void potrf(Lane& lane, Size n, T* a, Size lda, Size position, Info* info);
   template <class T>
-  static void invert_lower(Lane& lane, Size n, const T* l, Size ldl, T* x, Size ldx);
+  static void factor_panel(Lane& lane, Size n, Size m, T* a, Size lda, Size position, Info* info);
   template <class T>
   static void invert_blocks(Lane& lane, Size n, const T* l, Size ldl, T* x, Size ldx);
+  template <class T>
+  static void invert_lower(Lane& lane, Size n, const T* l, Size ldl, T* x, Size ldx);
   // With X the inverse of L, whose product alone would lose digits when L is ill-conditioned:
   //
   //   W = B op(X),   R = B - W op(L),   B <- W + R op(X)
@@ -77,6 +79,43 @@ struct Cuda {
   static void solve_diagonal(Lane& lane, Op op, Size m, Size n, const T* l, Size ldl, const T* x,
                              Size ldx, T* b, Size ldb, T* work);
 
+  template <class T>
+  static void getrf(Lane& lane, Size m, Size n, T* a, Size lda, Size first, std::int32_t* pivots,
+                    Size position, Size equation, Info* info);
+  static void trace_pivots(Lane& lane, Size n, const std::int32_t* pivots, Size first,
+                           RowMoves moves);
+  // Also for 32-bit integers.
+  template <class T>
+  static void move_rows(Lane& lane, Size n, RowMoves moves, Size columns, T* a, Size lda, T* top,
+                        Size ldt);
+  template <class T>
+  static void put_rows(Lane& lane, Size m, Size n, const std::int32_t* index, Size first,
+                       const T* src, Size lds, T* dst, Size ldd);
+  template <class T>
+  static void put_columns(Lane& lane, Size m, Size n, const std::int32_t* index, Size first,
+                          Size count, const T* src, Size lds, T* dst, Size ldd);
+  template <class T>
+  static void take_columns(Lane& lane, Size m, Size n, const std::int32_t* index, Size first,
+                           Size count, const T* src, Size lds, T* dst, Size ldd);
+  static void iota(Lane& lane, Size n, std::int32_t* index);
+  template <class T>
+  static void invert_triangle(Lane& lane, Uplo uplo, Diag diag, Size n, const T* a, Size lda, T* x,
+                              Size ldx);
+  template <class T>
+  static void invert_unit_blocks(Lane& lane, Size n, const T* l, Size ldl, T* x, Size ldx);
+  template <class T>
+  static void solve_triangle(Lane& lane, Uplo uplo, Op op, Diag diag, Size m, Size n, const T* a,
+                             Size lda, const T* x, Size ldx, T* b, Size ldb, T* work);
+  template <class T>
+  static void log_phase(Lane& lane, Size n, const T* x, Size stride, Real<T>* log, T* phase);
+  template <class T>
+  static void pivot_sign(Lane& lane, Size n, const std::int32_t* pivots, T* phase);
+  template <class T>
+  static void check_finite(Lane& lane, Size m, Size n, const T* a, Size lda, Info* info);
+  static void name_equation(Lane& lane, Info* info);
+  template <class T>
+  static void fill_if_kind(Lane& lane, const Info* info, Kind kind, Size m, Size n, T value, T* a,
+                           Size lda);
   template <class T>
   static void rotate(Lane& lane, bool downdate, Size w, Size k, T* l, Size ldl, T* v, Size ldv,
                      T* theta, Size ldt, Size position, Info* info);

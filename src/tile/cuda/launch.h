@@ -41,4 +41,50 @@ void for_each(CudaLane& lane, Size m, Size n, F f) {
   JAXMG_CUDA_CHECK(cudaGetLastError());
 }
 
+// store(i, j, load(i, j)) for each element. A thread loads several elements before it stores the
+// first, so that enough of them are on their way to keep the memory busy.
+template <class Load, class Store>
+__global__ void move_each_kernel(Size m, Size n, Load load, Store store) {
+  constexpr int batch = 4;
+  using Element = decltype(load(Size{0}, Size{0}));
+  const Size step_i = static_cast<Size>(gridDim.x) * blockDim.x;
+  const Size step_j = static_cast<Size>(gridDim.y) * blockDim.y * batch;
+  for (Size j0 = static_cast<Size>(blockIdx.y) * blockDim.y * batch + threadIdx.y; j0 < n;
+       j0 += step_j) {
+    for (Size i = static_cast<Size>(blockIdx.x) * blockDim.x + threadIdx.x; i < m; i += step_i) {
+      Element x[batch];
+#pragma unroll
+      for (int b = 0; b < batch; ++b) {
+        const Size j = j0 + b * blockDim.y;
+        if (j < n) {
+          x[b] = load(i, j);
+        }
+      }
+#pragma unroll
+      for (int b = 0; b < batch; ++b) {
+        const Size j = j0 + b * blockDim.y;
+        if (j < n) {
+          store(i, j, x[b]);
+        }
+      }
+    }
+  }
+}
+
+template <class Load, class Store>
+void move_each(CudaLane& lane, Size m, Size n, Load load, Store store) {
+  if (m <= 0 || n <= 0) {
+    return;
+  }
+  unsigned rows = 1;
+  while (rows < kThreads && rows < m) {
+    rows *= 2;
+  }
+  const dim3 block(rows, kThreads / rows);
+  const dim3 grid(static_cast<unsigned>(std::min<Size>(ceil_div(m, block.x), 1 << 20)),
+                  static_cast<unsigned>(std::min<Size>(ceil_div(n, 4 * block.y), kMaxGridY)));
+  move_each_kernel<<<grid, block, 0, lane.stream()>>>(m, n, load, store);
+  JAXMG_CUDA_CHECK(cudaGetLastError());
+}
+
 }  // namespace jaxmg::tile

@@ -90,10 +90,13 @@ template <class T>
 void Cuda::scale(Lane& lane, Size m, Size n, const Real<T>* rows, const Real<T>* columns, T* a,
                  Size lda) {
   DeviceType<T>* x = on_device(a);
-  for_each(lane, m, n, [=] __device__(Size i, Size j) {
-    const Real<T> factor = columns ? rows[i] * columns[j] : rows[i];
-    x[i + j * lda] = element<DeviceType<T>>(factor) * x[i + j * lda];
-  });
+  move_each(
+      lane, m, n,
+      [=] __device__(Size i, Size j) {
+        const Real<T> factor = columns ? rows[i] * columns[j] : rows[i];
+        return element<DeviceType<T>>(factor) * x[i + j * lda];
+      },
+      [=] __device__(Size i, Size j, DeviceType<T> y) { x[i + j * lda] = y; });
 }
 
 #define JAXMG_INSTANTIATE(T)                                                          \

@@ -1,0 +1,188 @@
+"""Solution of A x = b with a general square A."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.experimental import checkify
+
+from . import _lu, errors
+from ._arguments import check_backend, check_tile, giving_away, precision_of, release
+from ._cholesky import jitted_status, status
+from ._context import calling_on
+from ._layout import AnyMesh
+from ._memory import check_memory
+from ._operands import constrain, on_mesh
+from ._potrs import (
+    Call,
+    Results,
+    Specs,
+    prepare,
+    share_memory,
+    without_local_padding,
+)
+from ._prepared import Prepared, signature
+from ._resolve import check_mesh, check_specs, is_concrete
+
+
+def solve_call(call: Call, a: Array, b: Array) -> Results:
+    """The program of one call."""
+    r = call.r
+    if r.layout.kind == "manual":
+        raise NotImplementedError("lu_solve: call it from outside of shard_map.")
+    vector = b.ndim == 1
+    b = b[:, None] if vector else b
+    if call.local_rows:
+        a = without_local_padding(r.layout, a, call.local_rows)
+    if r.n == 0:
+        out = Results(x=b, info=jnp.zeros((8,), jnp.int32), work=a)
+    else:
+        a, b = on_mesh(r.layout, a), on_mesh(r.layout, b)
+        a = _lu.enter(r, a)
+        f = _lu.factor(r, a)
+        x = _lu.solve(r, a, f, b, split=call.split)
+        if call.spec is not None and not r.layout.explicit:
+            x = constrain(r.layout, x, call.spec)
+        out = Results(x=x, info=f.info, work=f.work)
+    if call.want_status:
+        found = status(out.info)
+        checkify.debug_check(
+            found == 0, "lu_solve failed with status {status} (jaxmg.errors.explain)", status=found
+        )
+    out.x = out.x[:, 0] if vector else out.x
+    out.info = out.info if call.want_status else None
+    out.work = out.work if call.keep_work else None
+    return out
+
+
+run = jax.jit(solve_call, static_argnums=0)
+_run_donating = jax.jit(solve_call, static_argnums=0, donate_argnums=1)
+
+
+def _run_in_place(call: Call, a: Array, b: Array) -> Results:
+    """Takes over the buffer of `a`, which is gone afterwards in any case."""
+    if share_memory(a, b):  # a buffer that is given away must not be read under another name
+        out: Results = run(call, a, b)
+        jax.block_until_ready(out.x)
+        a.delete()
+        return out
+    call = dataclasses.replace(call, r=dataclasses.replace(call.r, exposed=True), keep_work=True)
+    with giving_away(a):
+        out = _run_donating(call, a, b)
+    out.work = None
+    return out
+
+
+_prepared: Prepared[Call] = Prepared()
+
+
+def lu_solve(
+    a: Any,
+    b: Any,
+    T_A: int | None = None,
+    mesh: AnyMesh | None = None,
+    in_specs: Specs = None,
+    return_status: bool = False,
+    pad: bool = True,
+    *,
+    matrix_specs: Specs = None,
+    donate: bool = False,
+    precision: Any = None,
+    backend: str | None = None,
+    check: bool = False,
+    n: int | None = None,
+) -> Any:
+    """Solves A x = b by LU with partial pivoting, with A square and spread over devices.
+
+        P A^T Q = L U,   2/3 n^3 operations and n^2 for each solution
+
+    Every device factors its own rows of A where they lie: read column-major they are whole columns
+    of A^T, so that the search for a pivot stays on one device. LAPACK: xGETRF, xGETRS.
+
+    Works eagerly and under ``jit``, ``grad``, ``vmap`` and ``scan``. The mesh is found from the
+    arrays, their types or the context; ``mesh`` and ``in_specs`` override that.
+
+    Args:
+        a: the matrix, shape (n, n), of any sharding; float32, float64, complex64 or complex128
+            (integers are promoted). NumPy arrays are accepted.
+        b: right-hand sides, shape (n,) or (n, k).
+        T_A: equations that are eliminated together. None lets the plan choose.
+        mesh: the mesh to work on.
+        in_specs: a PartitionSpec of the matrix, or a tuple of it and that of b. If b is split by
+            rows as the matrix is, it stays so.
+        return_status: whether to return the status too.
+        pad: False says that each shard of `a` has been padded by ``calculate_padding(rows, T_A)``
+            rows already, as for ``cyclic_1d``.
+        matrix_specs: another name of `in_specs`.
+        donate: eagerly, whether `a` may be overwritten; it is deleted then. Under ``jit``, donate
+            the argument of the jitted function instead.
+        precision: as in :func:`jaxmg.potrs`; products are native so far.
+        backend: None or "native".
+        check: eagerly, whether to wait and raise an exception on failure. Under ``checkify`` a
+            failure is reported when the status is asked for, by this or by `return_status`.
+        n: the true size of a matrix that was padded to (devices * ceil(n / devices), n).
+
+    Returns:
+        x with the shape and sharding of `b`; with the status, an int32 scalar, if
+        `return_status`. Status 0 is success, k > 0 says that equation k (counted from 1) is the
+        first one, in the order of elimination, that depends on those before it; negative numbers
+        are explained by :func:`jaxmg.errors.explain`. After a failure x is NaN.
+
+    Raises:
+        ValueError, TypeError: an argument is not acceptable; the message names it.
+        InsufficientMemoryError: the problem cannot fit.
+        SingularMatrixError, NonFiniteInputError: with `check`.
+
+    Memory per device, for L = ceil(n / devices) rows: L n for the factor (in the place of A if it
+    is donated or an intermediate), two panels of n rows and one tile of columns, n right-hand
+    sides of up to 512 columns; on GPUs two more tiles for each tile of rows. See
+    ``jaxmg.plan("lu_solve", n, dtype)``.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> import jaxmg
+        >>> a = jnp.array([[0.0, 2.0], [1.0, 3.0]])
+        >>> jaxmg.lu_solve(a, jnp.array([2.0, 5.0])).tolist()
+        [2.0, 1.0]
+    """
+    given = a
+    want_status = return_status or check
+    options = (T_A, mesh, in_specs, matrix_specs, pad, n, precision, backend, donate, want_status)
+    key = signature(a, b, options)
+    call = _prepared.get(key)
+    if call is None:
+        check_backend(backend)
+        precision_of(precision)  # an accepted one
+        right = b
+        call, a, b = prepare(
+            "lu_solve",
+            a,
+            b,
+            tile=check_tile(T_A),
+            mesh=check_mesh(mesh),
+            specs=check_specs(in_specs, matrix_specs),
+            pad=pad,
+            lower=None,
+            n=n,
+            factorisation="getrf",
+        )
+        call = dataclasses.replace(call, want_status=want_status)
+        in_place = donate or not (is_concrete(a) and is_concrete(b))
+        small = check_memory("lu_solve", call.r, int(np.prod(b.shape[1:])), in_place=in_place)
+        if small and a is given and b is right:  # operands that are where they belong
+            _prepared.put(key, call)
+    eager = is_concrete(a) and is_concrete(b)
+    with calling_on(call.r.layout):
+        out = (_run_in_place if donate and eager else run)(call, a, b)
+    if donate and eager:
+        release(given)
+    if check and is_concrete(out.info):
+        failure = errors.from_info(np.asarray(out.info).tolist(), "lu_solve")
+        if failure is not None:
+            raise failure
+    return (out.x, jitted_status(out.info)) if return_status else out.x

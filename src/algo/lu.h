@@ -1,0 +1,275 @@
+// LU factorisation with partial pivoting of a row-sharded matrix, in place, with no redistribution.
+//
+// Rank r's shard holds rows of A. Read column-major it is the n x L block of columns of M = A^T
+// that belong to the same indices, with leading dimension n: the order of columns is free, and all
+// rows of a column are on one device, so that the search for a pivot never leaves it.
+//
+//   P M Q = L U        Q: the elimination order of the Distribution, P: row interchanges
+//
+// L (unit lower) and U overwrite each tile of columns, rows being in their final order. Pivoting
+// runs along the rows of A, over its unknowns: as stable as the usual kind. The interchanges of a
+// panel are not carried out in the columns to its left until the end, all of them at once.
+// Right-looking, one panel of look-ahead. LAPACK: xGETRF.
+#pragma once
+
+#include <array>
+#include <initializer_list>
+#include <optional>
+
+#include "algo/rank.h"
+#include "core/distribution.h"
+#include "tile/lu_panel.h"
+
+namespace jaxmg {
+
+template <class Device, class T, class PanelType = LuPanel<Device, T>>
+class Lu {
+ public:
+  using Ticket = typename Device::Ticket;
+  using Event = typename Device::Event;
+
+  // a: n x L columns, ld n. inverse: twice a tile x tile block per local tile, of L, then of U, or
+  // null. pivots, rows: n integers each; row i changed places with row pivots_i, and row i of the
+  // factors belongs to row rows_i of M.
+  Lu(Rank<Device>& rank, const Distribution& dist, T* a, T* inverse, std::int32_t* pivots,
+     std::int32_t* rows, Info* info)
+      : rank_(rank),
+        dist_(dist),
+        me_(rank.comm.rank()),
+        n_(dist.size()),
+        a_(a),
+        inverse_(inverse),
+        top_(rank.workspace.template get<T>(Buffer::row_block)),
+        pivots_(pivots),
+        rows_(rows),
+        info_(info),
+        panels_{PanelType::from(rank.workspace, dist.tile_size(), false),
+                PanelType::from(rank.workspace, dist.tile_size(), true)} {}
+
+  // On return everything is ordered before later work of the update lane. *info is this rank's own.
+  void run() {
+    auto& lanes = rank_.lanes;
+    Device::iota(lanes.update, n_, rows_);
+    lanes.panel.wait(lanes.update.record());
+    lanes.copy.wait(lanes.update.record());
+    if (dist_.steps() > 0) {
+      advance(Step(0));
+    }
+    for (Step k(0); *k < dist_.steps(); ++k) {
+      Slot& slot = slots_[parity(k)];
+      arrive(k);
+      if (*k + 1 < dist_.steps()) {
+        look_ahead(k);   // the next panel's columns first, and the panel itself,
+        advance(k + 1);  // on its way while
+      }
+      update(k);  // the rest of the trailing matrix is brought up to date
+      slot.updated = lanes.update.record();
+      if (owner(k) != me_) {
+        slot.received.release();
+      }
+    }
+    for (Slot& slot : slots_) {
+      lanes.panel.wait(slot.received);
+    }
+    lanes.update.wait(lanes.panel.record());
+    lanes.update.wait(lanes.copy.record());
+    interchange_left_columns();
+    invert_diagonal_tiles();
+  }
+
+ private:
+  // What is in flight around one of the two panel buffers.
+  struct Slot {
+    Ticket received;                // the panel's publication
+    std::optional<Event> factored;  // the panel, where it was made
+    std::optional<Event> looked;    // look-ahead with the panel
+    std::optional<Event> updated;   // update with the panel
+  };
+
+  static std::size_t parity(Step k) { return static_cast<std::size_t>(*k & 1); }
+  int owner(Step k) const { return dist_.tile(k).rank; }
+  Size width(Step k) const { return dist_.rows(dist_.tile(k)); }
+  Size first(Step k) const { return dist_.eliminated(k); }  // row of the step's diagonal
+  T* column(LocalTile t) const { return a_ + *dist_.begin(t) * n_; }
+
+  bool looks_ahead(Step k) const { return *k + 1 < dist_.steps() && owner(k + 1) == me_; }
+
+  // Events that have not been yet are none to wait for.
+  static void wait_for(typename Device::Lane& lane,
+                       std::initializer_list<std::optional<Event>> events) {
+    for (const auto& event : events) {
+      if (event) {
+        lane.wait(*event);
+      }
+    }
+  }
+
+  // Later work of both lanes sees panel k, ready for updates. (A root's ticket would wait for all
+  // readers.)
+  void arrive(Step k) {
+    auto& lanes = rank_.lanes;
+    Slot& slot = slots_[parity(k)];
+    const Slot& before = slots_[parity(k + 1)];  // of step k - 1
+    auto& lane = looks_ahead(k) ? lanes.panel : lanes.update;
+    if (owner(k) == me_) {
+      lane.wait(*slot.factored);
+    } else {
+      lane.wait(slot.received);
+    }
+    wait_for(lane, {slot.looked, slot.updated, before.updated});
+    PanelType& panel = panels_[parity(k)];
+    panel.prepare(lane);
+    if (owner(k) != me_) {
+      Device::template copy<std::int32_t>(lane, width(k), 1, panel.pivots(), n_, pivots_ + first(k),
+                                          n_);
+    }
+    Device::template move_rows<std::int32_t>(lane, width(k), panel.moves(), 1, rows_ + first(k), n_,
+                                             nullptr, 0);
+    lanes.update.wait(lane.record());
+  }
+
+  // Panel k: factor it if it is mine, send it or get ready to receive it.
+  void advance(Step k) {
+    auto& lanes = rank_.lanes;
+    Slot& slot = slots_[parity(k)];
+    PanelType& panel = panels_[parity(k)];
+    const bool mine = owner(k) == me_;
+    if (mine || !Device::reads_in_place) {
+      // The buffer is about to be written: by me, or by the copy that brings the panel.
+      auto& writer = mine ? lanes.panel : lanes.copy;
+      writer.wait(slot.received);
+      wait_for(writer, {slot.updated, slot.looked});
+    }
+    panel.reshape(first(k), n_ - first(k), width(k));
+    const int next = *k + 1 < dist_.steps() ? owner(k + 1) : -1;
+    if (mine) {
+      Watch watch(rank_.observer, me_, Observer::Task::panel, *k, dist_.steps());
+      factor(k, panel);
+      slot.factored = lanes.panel.record();
+    }
+    slot.received = rank_.comm.publish(mine ? lanes.panel : lanes.copy, panel.message(),
+                                       panel.count(), panel.type(), owner(k), next);
+  }
+
+  void factor(Step k, PanelType& panel) {
+    auto& lane = rank_.lanes.panel;
+    const Tile tile = dist_.tile(k);
+    T* const columns = column(tile.local) + first(k);
+    Device::template getrf<T>(lane, n_ - first(k), width(k), columns, n_, first(k),
+                              pivots_ + first(k), first(k), *dist_.global_begin(tile), info_);
+    panel.pack(lane, columns, n_, pivots_ + first(k));
+  }
+
+  // Columns of panel k + 1, if they are mine.
+  void look_ahead(Step k) {
+    if (!looks_ahead(k)) {
+      return;
+    }
+    Watch watch(rank_.observer, me_, Observer::Task::look_ahead, *k, dist_.steps());
+    auto& lanes = rank_.lanes;
+    const LocalTile next = dist_.tile(k + 1).local;
+    apply(lanes.panel, k, dist_.begin(next), width(k + 1));
+    slots_[parity(k)].looked = lanes.panel.record();
+  }
+
+  // All other columns of mine.
+  void update(Step k) {
+    Watch watch(rank_.observer, me_, Observer::Task::update, *k, dist_.steps());
+    LocalTile next = dist_.first_tile_from(k + 1, me_);
+    if (looks_ahead(k)) {
+      ++next;  // done by the look-ahead
+    }
+    const LocalIndex begin = dist_.begin(next);
+    const Size columns = LocalIndex(dist_.local_size(me_)) - begin;
+    if (columns > 0) {
+      apply(rank_.lanes.update, k, begin, columns);
+    }
+  }
+
+  void apply(typename Device::Lane& lane, Step k, LocalIndex begin, Size columns) {
+    T* const top = top_ ? top_ + *begin * dist_.tile_size() : nullptr;
+    panels_[parity(k)].apply(lane, columns, a_ + *begin * n_ + first(k), n_, top);
+  }
+
+  // What later panels did to the rows of each column tile below its diagonal tile. Backwards, with
+  // place_i where row i of column tile k ends; P_k moves row p(i) to place i:
+  //
+  //   place = identity for the last tile,   place <- place o inv(p)  from tile k to tile k - 1
+  void interchange_left_columns() {
+    auto& lane = rank_.lanes.update;
+    std::int32_t* const place = rank_.workspace.template get<std::int32_t>(Buffer::row_order);
+    T* const panel = rank_.workspace.template get<T>(Buffer::panel_even);
+    std::int32_t* const lists = rank_.workspace.template get<std::int32_t>(Buffer::moves_even);
+    const RowMoves moves{lists, lists + 2 * dist_.tile_size()};
+    Device::iota(lane, n_, place);
+    for (Step k(dist_.steps() - 1); *k >= 0; k += -1) {
+      const Size below = first(k) + width(k);
+      const Size count = n_ - below;
+      if (owner(k) == me_ && count > 0) {
+        T* const rows = column(dist_.tile(k).local) + below;
+        Device::template put_rows<T>(lane, count, width(k), place + below, below, rows, n_, panel,
+                                     count);
+        Device::template copy<T>(lane, count, width(k), panel, count, rows, n_);
+      }
+      Device::trace_pivots(lane, width(k), pivots_ + first(k), first(k), moves);
+      Device::template move_rows<std::int32_t>(lane, width(k), moves.inverse(), 1, place + first(k),
+                                               n_, nullptr, 0);
+    }
+  }
+
+  // What solves with the factor need.
+  void invert_diagonal_tiles() {
+    if (!inverse_) {
+      return;
+    }
+    auto& lane = rank_.lanes.update;
+    const Size nb = dist_.tile_size();
+    const Size half = dist_.capacity_tiles() * nb * nb;
+    for (LocalTile t(0); *t < dist_.local_tiles(me_); ++t) {
+      const Tile tile{me_, t};
+      const T* const diagonal = column(t) + dist_.eliminated(dist_.step(tile));
+      T* const inverse = inverse_ + *t * nb * nb;
+      Device::template invert_triangle<T>(lane, Uplo::lower, Diag::unit, dist_.rows(tile), diagonal,
+                                          n_, inverse, nb);
+      Device::template invert_triangle<T>(lane, Uplo::upper, Diag::non_unit, dist_.rows(tile),
+                                          diagonal, n_, inverse + half, nb);
+    }
+  }
+
+  Rank<Device>& rank_;
+  const Distribution& dist_;
+  int me_;
+  Size n_;
+  T* a_;
+  T* inverse_;
+  T* top_;
+  std::int32_t* pivots_;
+  std::int32_t* rows_;
+  Info* info_;
+  std::array<PanelType, 2> panels_;
+  std::array<Slot, 2> slots_;
+};
+
+// The whole of getrf: look for what is not finite, factor, agree.
+//   inverse: the aux operand, null if it is empty. pivots: 2 n integers, see Lu: pivots, then rows;
+//   the same on all ranks. *info: the first equation, in elimination order, that depends on earlier
+//   ones.
+template <class Device, class T>
+void lu_factor(Rank<Device>& rank, T* a, T* inverse, std::int32_t* pivots, Info* info) {
+  auto& lane = rank.lanes.update;
+  const Distribution dist = rank.plan.distribution();
+  const Size n = dist.size();
+  Device::reset(lane, info);
+  if (inverse) {  // also the places that no tile covers
+    const Size count = lu_aux_count(rank.plan.request(), dist.tile_size());
+    Device::template fill<T>(lane, count, 1, T(0), T(0), inverse, count);
+  }
+  Device::template check_finite<T>(lane, n, dist.local_size(rank.comm.rank()), a, n, info);
+  Lu<Device, T>(rank, dist, a, inverse, pivots, pivots + n, info).run();
+  Device::set_phase(lane, Phase::natural_order, rank.comm.rank(), info);
+  auto agreed = rank.comm.agree(lane, info);
+  lane.wait(agreed);
+  Device::name_equation(lane, info);
+}
+
+}  // namespace jaxmg

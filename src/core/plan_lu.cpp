@@ -1,0 +1,63 @@
+// Buffers of the LU family.
+#include "core/plan_entries.h"
+
+namespace jaxmg {
+
+bool is_lu(Routine routine) {
+  return routine == Routine::getrf || routine == Routine::getrs || routine == Routine::getdet;
+}
+
+Size lu_aux_count(const PlanRequest& q, Size tile) {
+  if (q.platform == Platform::cpu) {
+    return 0;
+  }
+  return 2 * ceil_div(ceil_div(q.n, q.ranks), tile) * tile * tile;
+}
+
+void add_lu_entries(const PlanRequest& q, const Decisions& decided, EntryList& list) {
+  const Size tile = decided.tile;
+  const Size rows = ceil_div(q.n, q.ranks);
+  const DType t = q.type;
+  const Size aux = lu_aux_count(q, tile);
+  switch (q.routine) {
+    case Routine::getrf: {
+      // A panel's pivots travel behind its elements.
+      const Size panel = q.n * tile + ceil_div(tile * size_of(DType::i32), size_of(t));
+      list.argument(Buffer::matrix, t, rows * q.n);
+      list.result(Buffer::tile_inverse, t, aux);
+      list.result(Buffer::pivots, DType::i32, 2 * q.n);
+      list.scratch(Buffer::panel_even, t, panel);
+      list.scratch(Buffer::panel_odd, t, panel);
+      list.scratch(Buffer::moves_even, DType::i32, 4 * tile);
+      list.scratch(Buffer::moves_odd, DType::i32, 4 * tile);
+      list.scratch(Buffer::row_order, DType::i32, q.n);
+      if (q.platform == Platform::cuda) {
+        list.scratch(Buffer::row_block, t, rows * tile);
+        list.scratch(Buffer::inverse_even, t, tile * tile);
+        list.scratch(Buffer::inverse_odd, t, tile * tile);
+      }
+      break;
+    }
+    case Routine::getrs:
+      list.argument(Buffer::matrix, t, rows * q.n);
+      list.argument(Buffer::tile_inverse, t, aux);
+      list.argument(Buffer::pivots, DType::i32, 2 * q.n);
+      list.result(Buffer::right_hand_side, t, (q.replicated_rhs ? q.n : rows) * q.nrhs);
+      list.scratch(Buffer::partial_sums, t, decided.rhs_block * q.n);
+      list.scratch(Buffer::tile_rhs, t, decided.rhs_block * tile);
+      list.scratch(Buffer::tile_rhs_other, t, decided.rhs_block * tile);
+      if (q.transpose) {
+        list.scratch(Buffer::permuted_rhs, t, decided.rhs_block * q.n);
+      }
+      break;
+    case Routine::getdet:
+      list.argument(Buffer::matrix, t, rows * q.n);
+      list.argument(Buffer::pivots, DType::i32, 2 * q.n);
+      list.scratch(Buffer::phases, t, q.ranks);
+      break;
+    default:
+      break;
+  }
+}
+
+}  // namespace jaxmg

@@ -1,0 +1,91 @@
+// Buffers of the QR family.
+#include <algorithm>
+
+#include "core/plan_entries.h"
+
+namespace jaxmg {
+
+Size qr_aux_count(Size m, Size n, Size tile) {
+  return tile * std::min(m, n);
+}
+
+bool is_qr(Routine routine) {
+  switch (routine) {
+    case Routine::geqrf:
+    case Routine::ormqr:
+    case Routine::orgqr:
+    case Routine::qr_r:
+    case Routine::geqrs:
+      return true;
+    default:
+      return false;
+  }
+}
+
+// Panels cost about three times the operations of an update a column, so they are narrow while the
+// matrix is.
+Size choose_qr_tile(const PlanRequest& q) {
+  const Size rows = std::max<Size>(1, ceil_div(q.n, q.ranks));
+  const Size small = std::max<Size>(1, std::min(q.n, q.columns));
+  Size tile = 0;
+  if (q.platform == Platform::cpu) {
+    tile = small >= 4096 ? 128 : small >= 384 ? 64 : 32;
+  } else {
+    tile = small >= 24576 ? 512 : small >= 2048 ? 256 : 128;
+  }
+  return std::min({tile, rows, small});
+}
+
+void add_qr_entries(const PlanRequest& q, const Decisions& decided, EntryList& list) {
+  if (!is_qr(q.routine)) {
+    return;
+  }
+  const Size tile = decided.tile;
+  const Size rows = ceil_div(q.n, q.ranks);
+  const Size n = q.columns;
+  const Size rank = std::min(q.n, n);
+  const Size per = ceil_div(rank, q.ranks);
+  const Size block = decided.rhs_block;
+  const DType t = q.type;
+  list.argument(Buffer::matrix, t, rows * n);
+  if (q.routine != Routine::qr_r) {
+    list.result(Buffer::block_reflectors, t, qr_aux_count(q.n, n, tile));
+    list.scratch(Buffer::panel_even, t, rows * tile);
+  }
+  switch (q.routine) {
+    case Routine::geqrf:
+      list.scratch(Buffer::panel_odd, t, rows * tile);
+      list.scratch(Buffer::panel_columns, t, rows * tile);
+      list.scratch(Buffer::gathered_triangles, t, q.ranks * tile * tile);
+      list.scratch(Buffer::stacked_triangles, t, q.ranks * tile * tile);
+      list.scratch(Buffer::panel_small, t, 6 * tile * tile);
+      list.scratch(Buffer::panel_signs, real_of(t), tile);
+      list.scratch(Buffer::product, t, n * tile);
+      list.scratch(Buffer::product_other, t, n * tile);
+      list.scratch(Buffer::ahead_product, t, 2 * tile * tile);
+      break;
+    case Routine::orgqr:
+      list.result(Buffer::orthogonal, t, rows * q.nrhs);
+      list.result(Buffer::triangular, t, per * n);
+      list.scratch(Buffer::row_block, t, n * tile);
+      list.scratch(Buffer::product, t, q.nrhs * tile);
+      list.scratch(Buffer::product_other, t, q.nrhs * tile);
+      break;
+    case Routine::qr_r:
+      list.result(Buffer::triangular, t, per * n);
+      list.scratch(Buffer::row_block, t, n * tile);
+      break;
+    case Routine::ormqr:
+    case Routine::geqrs:
+      list.result(Buffer::right_hand_side, t, std::max(rows, n) * q.nrhs);
+      list.scratch(Buffer::local_rhs, t, block * rows);
+      list.scratch(Buffer::partial_sums, t, block * n);
+      list.scratch(Buffer::product, t, block * tile);
+      list.scratch(Buffer::product_other, t, block * tile);
+      break;
+    default:
+      break;
+  }
+}
+
+}  // namespace jaxmg

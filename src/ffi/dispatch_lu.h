@@ -1,0 +1,34 @@
+// Rank programs of the LU family.
+#pragma once
+
+#include <stdexcept>
+
+#include "algo/lu.h"
+#include "algo/lu_det.h"
+#include "algo/lu_solve.h"
+#include "algo/rank.h"
+#include "ffi/operands.h"
+
+namespace jaxmg {
+
+template <class Device, class T>
+void run_lu_routine(Rank<Device>& rank, const Operands& o) {
+  T* const matrix = static_cast<T*>(o.matrix);
+  // An empty operand may have an address all the same.
+  const bool inverts = lu_aux_count(rank.plan.request(), rank.plan.tile()) > 0;
+  T* const inverse = inverts ? static_cast<T*>(o.aux) : nullptr;
+  switch (rank.plan.routine()) {
+    case Routine::getrf:
+      return lu_factor<Device, T>(rank, matrix, inverse, o.pivots, o.info);
+    case Routine::getrs:
+      return lu_solve<Device, T>(rank, matrix, inverse, o.pivots, o.info,
+                                 static_cast<T*>(o.solution));
+    case Routine::getdet:
+      return lu_determinant<Device, T>(rank, matrix, o.pivots, o.info, static_cast<T*>(o.phase),
+                                       static_cast<Real<T>*>(o.scalar));
+    default:
+      throw std::logic_error("no LU routine");
+  }
+}
+
+}  // namespace jaxmg

@@ -1,0 +1,86 @@
+// The form of the targets of the QR family.
+#include <algorithm>
+
+#include "ffi/operand_reader.h"
+
+namespace jaxmg {
+
+void read_qr_kind(const OperandReader& reader, const jaxmg_call& call, CallKind& kind) {
+  PlanRequest& q = kind.request;
+  q.columns = reader.argument(1, "matrix", q.type, {kAny, kAny}).dims[1];
+  if (q.n < 1 || q.columns < 1) {
+    reader.fail("a matrix of " + std::to_string(q.n) + " x " + std::to_string(q.columns) +
+                "; expected at least one row and one column");
+  }
+  kind.adjoint = call.adjoint != 0;
+  switch (q.routine) {
+    case Routine::orgqr:
+      reader.counts(4, 2);
+      q.nrhs = reader.result(0, "q", q.type, {kAny, kAny}).dims[1];
+      if (q.nrhs < std::min(q.n, q.columns) || q.nrhs > q.n) {
+        reader.fail("result 'q' has " + std::to_string(q.nrhs) + " columns");
+      }
+      break;
+    case Routine::ormqr:
+      reader.counts(5, 1);
+      q.nrhs = reader.argument(4, "c", q.type, {kAny, kAny}).dims[1];
+      break;
+    case Routine::geqrs:
+      reader.counts(5, 2);
+      q.nrhs = reader.argument(4, "b", q.type, {kAny, kAny}).dims[1];
+      if (q.n < q.columns) {
+        reader.fail("needs a factorisation of at least as many rows as columns");
+      }
+      break;
+    default:
+      break;
+  }
+}
+
+Operands sort_qr_operands(const OperandReader& r, const jaxmg_call& call, const Plan& plan) {
+  const PlanRequest& q = plan.request();
+  const Size n = q.columns;
+  const Size rows = ceil_div(q.n, q.ranks);
+  const Size per = ceil_div(std::min(q.n, n), q.ranks);
+  const Size aux = qr_aux_count(q.n, n, plan.tile());
+  const bool adjoint = call.adjoint != 0;
+  const auto info = [](const jaxmg_buffer& b) { return static_cast<Info*>(b.data); };
+  Operands o;
+  if (q.routine == Routine::geqrf) {
+    r.counts(2, 3);
+    o.matrix =
+        in_place(o, r.argument(1, "a", q.type, {rows, n}), r.result(0, "work", q.type, {rows, n}));
+    o.aux = r.result(1, "aux", q.type, {aux}).data;
+    o.info = info(r.result(2, "info", DType::i32, {8}));
+    return o;
+  }
+  o.matrix = r.argument(1, "work", q.type, {rows, n}).data;
+  if (q.routine == Routine::qr_r) {
+    r.counts(3, 1);
+    o.info = info(r.argument(2, "info", DType::i32, {8}));
+    o.triangular = r.result(0, "r", q.type, {per, n}).data;
+    return o;
+  }
+  o.aux = r.argument(2, "aux", q.type, {aux}).data;
+  o.info = info(r.argument(3, "info", DType::i32, {8}));
+  switch (q.routine) {
+    case Routine::orgqr:
+      o.solution = r.result(0, "q", q.type, {rows, q.nrhs}).data;
+      o.triangular = r.result(1, "r", q.type, {per, n}).data;
+      break;
+    case Routine::ormqr:
+      o.right_hand_side = r.argument(4, "c", q.type, {adjoint ? rows : per, q.nrhs}).data;
+      o.solution = r.result(0, "product", q.type, {adjoint ? per : rows, q.nrhs}).data;
+      break;
+    case Routine::geqrs:
+      o.right_hand_side = r.argument(4, "b", q.type, {adjoint ? n : rows, q.nrhs}).data;
+      o.solution = r.result(0, "x", q.type, {adjoint ? rows : n, q.nrhs}).data;
+      o.report = info(r.result(1, "info", DType::i32, {8}));
+      break;
+    default:
+      break;
+  }
+  return o;
+}
+
+}  // namespace jaxmg

@@ -1,0 +1,264 @@
+// Cholesky factorisation of a panel: a diagonal tile and all rows below it, by blocks of columns.
+//
+//   for each block column j, rows from the diagonal block down:
+//     A_j <- A_j - A_<j L_j<^H         one product
+//     L_jj L_jj^H = A_jj               one thread block
+//     A_ij <- A_ij L_jj^-H             a thread a row
+//
+// Substitution with the small triangles, not products with their inverses: the result is as good
+// as that of a triangular solve for tiles of any condition, and three launches a block column make
+// the chain of panels short.
+#include "tile/cuda/cuda.h"
+#include "tile/cuda/launch.h"
+#include "tile/cuda/scalar.h"
+
+namespace jaxmg::tile {
+namespace {
+
+constexpr int kWarp = 32;
+constexpr unsigned kAllLanes = 0xffffffffu;
+constexpr int kRowThreads = 64;  // rows that a thread block of the solve takes
+
+// Columns of a block, and columns that the solve keeps in registers.
+template <class D>
+struct Blocking {
+  static constexpr int edge = sizeof(D) > 8 ? 32 : 64;
+  static constexpr int chunk = sizeof(D) > 8 ? 8 : 16;
+};
+
+template <class R>
+__device__ R from_lane(R x, int lane) {
+  return __shfl_sync(kAllLanes, x, lane);
+}
+template <class R>
+__device__ DeviceComplex<R> from_lane(DeviceComplex<R> x, int lane) {
+  return {from_lane(x.re, lane), from_lane(x.im, lane)};
+}
+
+// x - a conj(b)
+template <class R>
+__device__ R minus_product(R x, R a, R b) {
+  return fma(-a, b, x);
+}
+template <class R>
+__device__ DeviceComplex<R> minus_product(DeviceComplex<R> x, DeviceComplex<R> a,
+                                          DeviceComplex<R> b) {
+  return {fma(-a.im, b.im, fma(-a.re, b.re, x.re)), fma(a.re, b.im, fma(-a.im, b.re, x.im))};
+}
+
+template <class R>
+__device__ R times(R x, R scale) {
+  return x * scale;
+}
+template <class R>
+__device__ DeviceComplex<R> times(DeviceComplex<R> x, R scale) {
+  return {x.re * scale, x.im * scale};
+}
+
+// The factor of a 32 x 32 triangle by one warp, lane i holding row i. Returns the first failing
+// minor, 32 if there is none.
+template <class D>
+__device__ int factor_warp(D (&row)[kWarp], int lane) {
+  using R = decltype(real_part(D{}));
+  int failing = kWarp;
+#pragma unroll
+  for (int k = 0; k < kWarp; ++k) {
+    const R pivot = from_lane(real_part(row[k]), k);
+    if (failing == kWarp && !(pivot > R{0} && isfinite(pivot))) {
+      failing = k;
+    }
+    const R root = sqrt(pivot);
+    row[k] = lane == k ? element<D>(root) : times(row[k], R{1} / root);
+#pragma unroll
+    for (int j = k + 1; j < kWarp; ++j) {
+      row[j] = minus_product(row[j], row[k], from_lane(row[k], j));
+    }
+  }
+  return failing;
+}
+
+// The factor of the lower triangle of a (n x n, n <= edge) in place; its strict upper part stays.
+template <class D>
+__global__ void __launch_bounds__(kThreads)
+    factor_block_kernel(int n, D* a, Size lda, Size position, Info* info) {
+  using R = decltype(real_part(D{}));
+  constexpr int edge = Blocking<D>::edge;
+  __shared__ D s[edge][edge + 1];  // s[column][row]
+  __shared__ int failing;
+  const int tid = static_cast<int>(threadIdx.x);
+  const int lane = tid % kWarp;
+  if (tid == 0) {
+    failing = edge;
+  }
+  for (int e = tid; e < edge * edge; e += kThreads) {
+    const int i = e % edge, j = e / edge;
+    // Beyond n there is an identity.
+    s[j][i] = i < n && j <= i ? a[i + j * lda] : element<D>(i == j ? R{1} : R{0});
+  }
+  __syncthreads();
+  for (int first = 0; first < edge; first += kWarp) {
+    if (tid < kWarp) {
+      D row[kWarp];
+#pragma unroll
+      for (int j = 0; j < kWarp; ++j) {
+        row[j] = s[first + j][first + lane];
+      }
+      const int found = factor_warp(row, lane);
+      if (lane == 0 && found < kWarp && failing == edge) {
+        failing = first + found;
+      }
+#pragma unroll
+      for (int j = 0; j < kWarp; ++j) {
+        if (j <= lane) {
+          s[first + j][first + lane] = row[j];
+        }
+      }
+    }
+    __syncthreads();
+    if (first + kWarp < edge) {  // the other half: rows below, then the triangle
+      constexpr int half = kWarp;
+      if (tid < kWarp) {
+        D x[kWarp];
+#pragma unroll
+        for (int j = 0; j < kWarp; ++j) {
+          x[j] = s[j][half + lane];
+        }
+#pragma unroll
+        for (int k = 0; k < kWarp; ++k) {
+          x[k] = times(x[k], R{1} / real_part(s[k][k]));
+#pragma unroll
+          for (int j = k + 1; j < kWarp; ++j) {
+            x[j] = minus_product(x[j], x[k], s[k][j]);
+          }
+          s[k][half + lane] = x[k];
+        }
+      }
+      __syncthreads();
+      for (int j = tid / kWarp; j < kWarp; j += kThreads / kWarp) {
+        D sum = s[half + j][half + lane];
+#pragma unroll 8
+        for (int k = 0; k < kWarp; ++k) {
+          sum = minus_product(sum, s[k][half + lane], s[k][half + j]);
+        }
+        if (j <= lane) {
+          s[half + j][half + lane] = sum;
+        }
+      }
+      __syncthreads();
+    }
+  }
+  for (int e = tid; e < edge * edge; e += kThreads) {
+    const int i = e % edge, j = e / edge;
+    if (i < n && j <= i) {
+      a[i + j * lda] = s[j][i];
+    }
+  }
+  if (tid == 0 && failing < n && info->kind == 0) {
+    info->kind = static_cast<std::int32_t>(Kind::not_positive_definite);
+    info->position = static_cast<std::int32_t>(position + failing + 1);
+  }
+}
+
+// a (m x n, n <= edge) <- a L^-H, a thread a row: x_j = (a_j - sum_{k < j} x_k conj(l_jk)) / l_jj.
+// A chunk of columns is in registers; those before it are read back from shared memory.
+template <class D>
+__global__ void __launch_bounds__(kRowThreads)
+    solve_rows_kernel(Size m, int n, const D* l, Size ldl, D* a, Size lda) {
+  using R = decltype(real_part(D{}));
+  constexpr int edge = Blocking<D>::edge;
+  constexpr int chunk = Blocking<D>::chunk;
+  extern __shared__ double2 shared[];
+  D* const lower = reinterpret_cast<D*>(shared);  // lower[k * edge + j] = l_jk
+  D* const solved = lower + edge * edge;          // solved[k * kRowThreads + thread] = x_k
+  R* const inverse = reinterpret_cast<R*>(solved + edge * kRowThreads);
+  const int tid = static_cast<int>(threadIdx.x);
+  for (int e = tid; e < edge * edge; e += kRowThreads) {
+    const int j = e % edge, k = e / edge;
+    lower[e] = j < n && k < j ? l[j + k * ldl] : element<D>(R{0});
+  }
+  for (int j = tid; j < edge; j += kRowThreads) {
+    inverse[j] = j < n ? R{1} / real_part(l[j + j * ldl]) : R{1};
+  }
+  __syncthreads();
+  const Size i = static_cast<Size>(blockIdx.x) * kRowThreads + tid;
+  if (i >= m) {
+    return;
+  }
+  for (int first = 0; first < n; first += chunk) {
+    D x[chunk];
+#pragma unroll
+    for (int j = 0; j < chunk; ++j) {
+      x[j] = first + j < n ? a[i + (first + j) * lda] : element<D>(R{0});
+    }
+    for (int k = 0; k < first; ++k) {
+      const D known = solved[k * kRowThreads + tid];
+#pragma unroll
+      for (int j = 0; j < chunk; ++j) {
+        x[j] = minus_product(x[j], known, lower[k * edge + first + j]);
+      }
+    }
+#pragma unroll
+    for (int k = 0; k < chunk; ++k) {
+      x[k] = times(x[k], inverse[first + k]);
+#pragma unroll
+      for (int j = k + 1; j < chunk; ++j) {
+        x[j] = minus_product(x[j], x[k], lower[(first + k) * edge + first + j]);
+      }
+      solved[(first + k) * kRowThreads + tid] = x[k];
+    }
+#pragma unroll
+    for (int j = 0; j < chunk; ++j) {
+      if (first + j < n) {
+        a[i + (first + j) * lda] = x[j];
+      }
+    }
+  }
+}
+
+template <class D>
+constexpr int solve_rows_bytes() {
+  constexpr int edge = Blocking<D>::edge;
+  return static_cast<int>(sizeof(D)) * edge * (edge + kRowThreads) +
+         static_cast<int>(sizeof(double)) * edge;
+}
+
+template <class D>
+void solve_rows(CudaLane& lane, Size m, int n, const D* l, Size ldl, D* a, Size lda) {
+  if (m <= 0) {
+    return;
+  }
+  constexpr int bytes = solve_rows_bytes<D>();
+  JAXMG_CUDA_CHECK(cudaFuncSetAttribute(solve_rows_kernel<D>,
+                                        cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
+  const auto blocks = static_cast<unsigned>(ceil_div(m, kRowThreads));
+  solve_rows_kernel<D><<<blocks, kRowThreads, bytes, lane.stream()>>>(m, n, l, ldl, a, lda);
+  JAXMG_CUDA_CHECK(cudaGetLastError());
+}
+
+}  // namespace
+
+template <class T>
+void Cuda::factor_panel(Lane& lane, Size n, Size m, T* a, Size lda, Size position, Info* info) {
+  using D = DeviceType<T>;
+  constexpr Size edge = Blocking<D>::edge;
+  const Size rows = n + m;
+  for (Size j = 0; j < n; j += edge) {
+    const Size w = std::min(edge, n - j);
+    T* const block = a + j + j * lda;
+    gemm<T>(lane, Op::none, Op::conj_transpose, rows - j, w, j, T(-1), a + j, lda, a + j, lda, T(1),
+            block, lda);
+    factor_block_kernel<<<1, kThreads, 0, lane.stream()>>>(narrow(w), on_device(block), lda,
+                                                           position + j, info);
+    JAXMG_CUDA_CHECK(cudaGetLastError());
+    solve_rows<D>(lane, rows - j - w, narrow(w), on_device(block), lda, on_device(block + w), lda);
+  }
+}
+
+template void Cuda::factor_panel<float>(Lane&, Size, Size, float*, Size, Size, Info*);
+template void Cuda::factor_panel<double>(Lane&, Size, Size, double*, Size, Size, Info*);
+template void Cuda::factor_panel<std::complex<float>>(Lane&, Size, Size, std::complex<float>*, Size,
+                                                      Size, Info*);
+template void Cuda::factor_panel<std::complex<double>>(Lane&, Size, Size, std::complex<double>*,
+                                                       Size, Size, Info*);
+
+}  // namespace jaxmg::tile

@@ -1,0 +1,432 @@
+// QR factorisation, its factors in full, products with Q and least squares on thread ranks.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <functional>
+
+#include "algo/qr.h"
+#include "algo/qr_form.h"
+#include "algo/qr_solve.h"
+#include "matrices.h"
+#include "run_ranks.h"
+#include "tile/cpu/cpu.h"
+
+namespace jaxmg::test {
+namespace {
+
+using tile::Cpu;
+
+template <class T>
+using Wide = std::conditional_t<is_complex_v<T>, std::complex<double>, double>;
+
+template <class T>
+Matrix<Wide<T>> widened(const Matrix<T>& a) {
+  Matrix<Wide<T>> w(a.rows, a.cols);
+  for (std::size_t i = 0; i < a.data.size(); ++i) {
+    w.data[i] = Wide<T>(a.data[i]);
+  }
+  return w;
+}
+
+template <class T>
+Matrix<T> product(const Matrix<T>& a, const Matrix<T>& b) {
+  Matrix<T> c(a.rows, b.cols);
+  for (Size i = 0; i < a.rows; ++i) {
+    for (Size k = 0; k < a.cols; ++k) {
+      for (Size j = 0; j < b.cols; ++j) {
+        c(i, j) += a(i, k) * b(k, j);
+      }
+    }
+  }
+  return c;
+}
+
+template <class T>
+Matrix<T> adjoint(const Matrix<T>& a) {
+  Matrix<T> c(a.cols, a.rows);
+  for (Size i = 0; i < a.rows; ++i) {
+    for (Size j = 0; j < a.cols; ++j) {
+      c(j, i) = conjugate(a(i, j));
+    }
+  }
+  return c;
+}
+
+template <class T>
+Matrix<T> difference(Matrix<T> a, const Matrix<T>& b) {
+  for (std::size_t i = 0; i < a.data.size(); ++i) {
+    a.data[i] -= b.data[i];
+  }
+  return a;
+}
+
+template <class T>
+Matrix<T> identity(Size n) {
+  Matrix<T> a(n, n);
+  for (Size i = 0; i < n; ++i) {
+    a(i, i) = T(1);
+  }
+  return a;
+}
+
+double ratio(double error, double scale) {
+  return error == 0 ? 0 : error / scale;
+}
+
+// One factorisation on thread ranks and everything that can be asked of it.
+template <class T>
+struct Run {
+  Size m, n;
+  int ranks;
+  Size tile;
+  std::vector<std::vector<T>> shard, aux;
+  std::vector<Info> info, report;
+
+  Run(const Matrix<T>& a, int ranks_, Size tile_)
+      : m(a.rows), n(a.cols), ranks(ranks_), tile(tile_) {
+    const Plan plan(make_request(Routine::geqrf, 1));
+    tile = plan.tile();
+    info.resize(static_cast<std::size_t>(ranks));
+    report = info;
+    for (int r = 0; r < ranks; ++r) {
+      shard.push_back(split(a, r));
+      aux.emplace_back(static_cast<std::size_t>(qr_aux_count(m, n, tile)));
+    }
+    each_rank(plan, [&](Rank<Cpu>& rank, std::size_t r) {
+      qr_factor<Cpu, T>(rank, shard[r].data(), aux[r].data(), &info[r]);
+    });
+    for (int r = 1; r < ranks; ++r) {
+      const auto& other = aux[static_cast<std::size_t>(r)];
+      EXPECT_EQ(0, std::memcmp(aux[0].data(), other.data(), sizeof(T) * other.size()));
+    }
+  }
+
+  // The rows of rank r, ceil(rows / ranks) of them with NaN for those that there are not.
+  std::vector<T> split(const Matrix<T>& a, int r) const {
+    const Size per = ceil_div(a.rows, ranks);
+    std::vector<T> mine(static_cast<std::size_t>(per * a.cols),
+                        T(std::numeric_limits<Real<T>>::quiet_NaN()));
+    for (Size i = 0; i < per && r * per + i < a.rows; ++i) {
+      std::copy_n(a.data.begin() + (r * per + i) * a.cols, a.cols, mine.begin() + i * a.cols);
+    }
+    return mine;
+  }
+  Matrix<T> joined(const std::vector<std::vector<T>>& parts, Size rows, Size cols) const {
+    const Size per = ceil_div(rows, ranks);
+    Matrix<T> a(rows, cols);
+    for (Size i = 0; i < rows; ++i) {
+      std::copy_n(parts[static_cast<std::size_t>(i / per)].begin() + i % per * cols, cols,
+                  a.data.begin() + i * cols);
+    }
+    return a;
+  }
+
+  PlanRequest make_request(Routine routine, Size nrhs) const {
+    PlanRequest request;
+    request.routine = routine;
+    request.type = dtype_of<T>;
+    request.n = m;
+    request.columns = n;
+    request.nrhs = nrhs;
+    request.ranks = ranks;
+    request.tile = tile;
+    return request;
+  }
+
+  template <class Program>
+  void each_rank(const Plan& plan, Program program) {
+    run_ranks(ranks, [&](Communicator<Cpu>& comm, tile::CpuLanes& lanes) {
+      // NaN, whatever the type.
+      std::vector<std::byte> scratch(static_cast<std::size_t>(plan.scratch_bytes()),
+                                     std::byte{0xff});
+      Observer observer;
+      Rank<Cpu> rank{comm, lanes, plan, Workspace(plan, scratch.data()), observer};
+      program(rank, static_cast<std::size_t>(comm.rank()));
+      comm.barrier();
+    });
+  }
+
+  // A result of rows x cols in shards, made by program(rank, r, out) from a fresh copy of what the
+  // factorisation left.
+  Matrix<T> collect(Routine routine, Size nrhs, Size rows, Size cols,
+                    const std::function<void(Rank<Cpu>&, std::size_t, T*)>& program) {
+    const Plan plan(make_request(routine, nrhs));
+    std::vector<std::vector<T>> parts(
+        static_cast<std::size_t>(ranks),
+        std::vector<T>(static_cast<std::size_t>(ceil_div(rows, ranks) * cols), T(77)));
+    each_rank(plan, [&](Rank<Cpu>& rank, std::size_t r) { program(rank, r, parts[r].data()); });
+    return joined(parts, rows, cols);
+  }
+
+  Size k() const { return std::min(m, n); }
+
+  Matrix<T> r_factor() {
+    return collect(Routine::qr_r, 1, k(), n, [&](Rank<Cpu>& rank, std::size_t r, T* out) {
+      qr_triangle<Cpu, T>(rank, shard[r].data(), &info[r], out);
+    });
+  }
+  Matrix<T> q_factor(Size columns, bool in_place) {
+    return collect(Routine::orgqr, columns, m, columns,
+                   [&](Rank<Cpu>& rank, std::size_t r, T* out) {
+                     std::vector<T> triangle(static_cast<std::size_t>(ceil_div(k(), ranks) * n));
+                     if (in_place) {
+                       std::copy(shard[r].begin(), shard[r].end(), out);
+                     }
+                     qr_form<Cpu, T>(rank, in_place ? out : shard[r].data(), aux[r].data(),
+                                     &info[r], columns, out, triangle.data());
+                   });
+  }
+  Matrix<T> times_q(const Matrix<T>& c) {
+    return collect(Routine::ormqr, c.cols, m, c.cols, [&](Rank<Cpu>& rank, std::size_t r, T* out) {
+      const auto mine = split(c, rank.comm.rank());
+      qr_multiply<Cpu, T>(rank, false, shard[r].data(), aux[r].data(), &info[r], mine.data(), out);
+    });
+  }
+  Matrix<T> times_adjoint(const Matrix<T>& c) {
+    return collect(Routine::ormqr, c.cols, k(), c.cols,
+                   [&](Rank<Cpu>& rank, std::size_t r, T* out) {
+                     const auto mine = split(c, rank.comm.rank());
+                     qr_multiply<Cpu, T>(rank, true, shard[r].data(), aux[r].data(), &info[r],
+                                         mine.data(), out);
+                   });
+  }
+  Matrix<T> least_squares(const Matrix<T>& b) {
+    const Plan plan(make_request(Routine::geqrs, b.cols));
+    std::vector<Matrix<T>> x(static_cast<std::size_t>(ranks), Matrix<T>(n, b.cols));
+    each_rank(plan, [&](Rank<Cpu>& rank, std::size_t r) {
+      const auto mine = split(b, rank.comm.rank());
+      qr_solve<Cpu, T>(rank, false, shard[r].data(), aux[r].data(), &info[r], mine.data(),
+                       x[r].data.data(), &report[r]);
+    });
+    for (const auto& other : x) {  // all ranks hold the same bits
+      EXPECT_EQ(0, std::memcmp(x[0].data.data(), other.data.data(), sizeof(T) * other.data.size()));
+    }
+    return x[0];
+  }
+  Matrix<T> minimum_norm(const Matrix<T>& c) {
+    return collect(Routine::geqrs, c.cols, m, c.cols, [&](Rank<Cpu>& rank, std::size_t r, T* out) {
+      qr_solve<Cpu, T>(rank, true, shard[r].data(), aux[r].data(), &info[r], c.data.data(), out,
+                       &report[r]);
+    });
+  }
+};
+
+template <class T>
+double unit(Size m) {
+  return static_cast<double>(std::max<Size>(m, 1)) * std::numeric_limits<Real<T>>::epsilon();
+}
+
+// ||A - Q R||_1 / (m eps ||A||_1), and ||I - Q^H Q||_1 / (m eps)
+template <class T>
+void expect_factors(const Matrix<T>& a, const Matrix<T>& q, const Matrix<T>& r) {
+  const auto wq = widened(q), wr = widened(r), wa = widened(a);
+  EXPECT_LE(ratio(norm1(difference(wa, product(wq, wr))), unit<T>(a.rows) * norm1(wa)), 25);
+  const auto gram = product(adjoint(wq), wq);
+  EXPECT_LE(ratio(norm1(difference(gram, identity<Wide<T>>(q.cols))), unit<T>(a.rows)), 25);
+  for (Size i = 0; i < r.rows; ++i) {
+    for (Size j = 0; j < std::min(i, r.cols); ++j) {
+      EXPECT_EQ(r(i, j), T(0));
+    }
+    if (i < r.cols) {
+      EXPECT_EQ(std::imag(r(i, i)), 0);
+    }
+  }
+}
+
+template <class T>
+void expect_qr(const Matrix<T>& a, int ranks, Size tile) {
+  SCOPED_TRACE("m " + std::to_string(a.rows) + " n " + std::to_string(a.cols) + " ranks " +
+               std::to_string(ranks) + " tile " + std::to_string(tile));
+  Run<T> run(a, ranks, tile);
+  ASSERT_EQ(run.info[0].kind, 0);
+  const auto r = run.r_factor();
+  const auto q = run.q_factor(run.k(), false);
+  expect_factors(a, q, r);
+  if (a.rows >= a.cols) {
+    EXPECT_EQ(run.q_factor(a.cols, true).data, q.data);
+  }
+}
+
+template <class T>
+class QrTest : public testing::Test {};
+using Types = testing::Types<float, double, std::complex<float>, std::complex<double>>;
+TYPED_TEST_SUITE(QrTest, Types);
+
+TYPED_TEST(QrTest, EveryShapeOnEveryNumberOfRanks) {
+  for (int ranks : {1, 2, 3, 4, 8}) {
+    for (Size m : {1, 2, 3, 7, 8, 9, 17, 33}) {
+      for (Size n : {1, 2, 5, 9, 17, 20}) {
+        expect_qr(random_matrix<TypeParam>(m, n, 1), ranks, 4);
+      }
+    }
+  }
+}
+
+TYPED_TEST(QrTest, EveryTile) {
+  const auto square = random_matrix<TypeParam>(19, 19, 2);
+  const auto tall = random_matrix<TypeParam>(41, 10, 3);
+  for (int ranks : {1, 2, 4}) {
+    for (Size tile = 1; tile <= 19; ++tile) {
+      expect_qr(square, ranks, tile);
+      expect_qr(tall, ranks, tile);
+    }
+  }
+}
+
+TYPED_TEST(QrTest, TheChosenTile) {
+  for (int ranks : {1, 3, 8}) {
+    expect_qr(random_matrix<TypeParam>(150, 140, 3), ranks, 0);
+    expect_qr(random_matrix<TypeParam>(3000, 12, 4), ranks, 0);
+  }
+}
+
+TYPED_TEST(QrTest, CompleteQ) {
+  for (int ranks : {1, 2, 3, 8}) {
+    for (Size n : {1, 4, 6, 13}) {
+      const auto a = random_matrix<TypeParam>(13, n, 4);
+      Run<TypeParam> run(a, ranks, 3);
+      const auto q = run.q_factor(13, false);
+      const auto r = run.r_factor();
+      Matrix<TypeParam> whole(13, n);
+      std::copy(r.data.begin(), r.data.end(), whole.data.begin());
+      expect_factors(a, q, whole);
+    }
+  }
+}
+
+// Matrices on which a factorisation that is not unconditionally stable fails.
+template <class T>
+std::vector<Matrix<T>> hard_matrices(Size m, Size n) {
+  using R = Real<T>;
+  const auto random = random_matrix<T>(m, n, 5);
+  const R small = std::is_same_v<R, float> ? R(1e-15) : R(1e-150);
+  std::vector<Matrix<T>> list;
+  auto add = [&](const std::function<T(Size, Size)>& entry) {
+    Matrix<T> a(m, n);
+    for (Size i = 0; i < m; ++i) {
+      for (Size j = 0; j < n; ++j) {
+        a(i, j) = entry(i, j);
+      }
+    }
+    list.push_back(a);
+  };
+  add([&](Size, Size) { return T(0); });
+  add([&](Size, Size) { return T(1); });
+  add([&](Size i, Size j) { return j % 3 == 1 ? T(0) : random(i, j); });
+  add([&](Size i, Size j) { return random(i, j / 2); });
+  add([&](Size i, Size j) { return random(i, 0) * T(R(j + 1)) + T(R(1e-9)) * random(i, j); });
+  add([&](Size i, Size j) { return random(i, j) * T(std::pow(R(10), R(-double(j)))); });
+  add([&](Size i, Size j) { return random(i, j) * T(std::pow(R(10), R(-double(i % 12)))); });
+  add([&](Size i, Size j) { return random(i, j) * T(small); });
+  add([&](Size i, Size j) { return random(i, j) * T(R(1) / small); });
+  add([&](Size i, Size j) { return T(R(i < n && i == j)); });
+  add([&](Size i, Size j) { return T(R(m - 1 - i == j)); });
+  add([&](Size i, Size j) { return T(R(1) / R(i + j + 1)); });
+  return list;
+}
+
+TYPED_TEST(QrTest, HardMatrices) {
+  for (const auto& a : hard_matrices<TypeParam>(30, 11)) {
+    for (int ranks : {1, 3, 4, 8}) {
+      expect_qr(a, ranks, 4);
+      expect_qr(a, ranks, 0);
+    }
+  }
+  for (const auto& a : hard_matrices<TypeParam>(16, 16)) {
+    expect_qr(a, 4, 3);
+  }
+}
+
+TYPED_TEST(QrTest, ProductsWithQ) {
+  using T = TypeParam;
+  for (int ranks : {1, 2, 3, 8}) {
+    for (auto [m, n] : {std::pair<Size, Size>{17, 6}, {9, 9}, {5, 12}}) {
+      Run<T> run(random_matrix<T>(m, n, 6), ranks, 4);
+      const auto q = widened(run.q_factor(run.k(), false));
+      const auto c = random_matrix<T>(m, 3, 7);
+      const auto small = random_matrix<T>(run.k(), 2, 8);
+      const auto first = difference(product(adjoint(q), widened(c)), widened(run.times_adjoint(c)));
+      const auto second = difference(product(q, widened(small)), widened(run.times_q(small)));
+      EXPECT_LE(norm1(first), 25 * unit<T>(m) * norm1(c));
+      EXPECT_LE(norm1(second), 25 * unit<T>(m) * norm1(small));
+    }
+  }
+}
+
+TYPED_TEST(QrTest, LeastSquaresAndMinimumNorm) {
+  using T = TypeParam;
+  for (int ranks : {1, 2, 3, 8}) {
+    for (auto [m, n] : {std::pair<Size, Size>{1, 1}, {17, 6}, {12, 12}, {33, 20}}) {
+      const auto a = random_matrix<T>(m, n, 6);
+      Run<T> run(a, ranks, 4);
+      const auto b = random_matrix<T>(m, 3, 7);
+      const auto x = run.least_squares(b);
+      const auto wa = widened(a);
+      const auto r = difference(product(wa, widened(x)), widened(b));
+      EXPECT_LE(norm1(product(adjoint(wa), r)),
+                25 * unit<T>(m) * norm1(a) * (norm1(a) * norm1(x) + norm1(b)));
+      // A^H y = c with y in the range of A
+      const auto c = random_matrix<T>(n, 2, 8);
+      const auto y = run.minimum_norm(c);
+      const auto miss = difference(product(adjoint(wa), widened(y)), widened(c));
+      EXPECT_LE(norm1(miss), 25 * unit<T>(m) * norm1(adjoint(wa)) * norm1(y));
+      const auto q = widened(run.q_factor(n, false));
+      const auto outside = difference(product(q, product(adjoint(q), widened(y))), widened(y));
+      EXPECT_LE(norm1(outside), 25 * unit<T>(m) * norm1(y));
+    }
+  }
+}
+
+TYPED_TEST(QrTest, ManyRightHandSides) {
+  using T = TypeParam;
+  const auto a = random_matrix<T>(9, 4, 6);
+  Run<T> run(a, 3, 4);
+  const auto b = random_matrix<T>(9, 1100, 7);
+  const auto x = run.least_squares(b);
+  const auto r = difference(product(widened(a), widened(x)), widened(b));
+  EXPECT_LE(norm1(product(adjoint(widened(a)), r)),
+            25 * unit<T>(9) * norm1(a) * (norm1(a) * norm1(x) + norm1(b)));
+}
+
+TYPED_TEST(QrTest, NumbersThatAreNone) {
+  using T = TypeParam;
+  const auto nan = T(std::numeric_limits<Real<T>>::quiet_NaN());
+  const auto infinity = T(std::numeric_limits<Real<T>>::infinity());
+  for (const T bad : {nan, infinity}) {
+    for (int ranks : {1, 3}) {
+      auto a = random_matrix<T>(12, 5, 1);
+      a(7, 4) = bad;
+      Run<T> run(a, ranks, 2);
+      for (const Info& info : run.info) {
+        EXPECT_EQ(info.kind, static_cast<std::int32_t>(Kind::non_finite));
+      }
+      const auto r = run.r_factor();
+      const auto q = run.q_factor(5, true);
+      const auto x = run.least_squares(random_matrix<T>(12, 1, 2));
+      EXPECT_TRUE(std::isnan(std::real(r(4, 0))));
+      EXPECT_TRUE(std::isnan(std::real(q(0, 0))));
+      EXPECT_TRUE(std::isnan(std::real(x(0, 0))));
+    }
+  }
+}
+
+TYPED_TEST(QrTest, AZeroColumnHasAPlace) {
+  using T = TypeParam;
+  auto a = random_matrix<T>(12, 5, 1);
+  for (Size i = 0; i < 12; ++i) {
+    a(i, 3) = T(0);
+  }
+  for (int ranks : {1, 2, 8}) {
+    Run<T> run(a, ranks, 2);
+    EXPECT_EQ(run.info[0].kind, 0);
+    const auto x = run.least_squares(random_matrix<T>(12, 1, 2));
+    EXPECT_TRUE(std::isnan(std::real(x(0, 0))));
+    for (const Info& report : run.report) {
+      EXPECT_EQ(report.kind, static_cast<std::int32_t>(Kind::singular));
+      EXPECT_EQ(report.position, 4);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace jaxmg::test

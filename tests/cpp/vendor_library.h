@@ -1,0 +1,139 @@
+// A library of the kind that src/vendor hands its data to, written down naively: it puts the
+// block-cyclic matrix together, works on it, and deals it out again. As the real ones do, it leaves
+// scratch above the diagonal.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "core/distribution.h"
+#include "matrices.h"
+#include "tile/cpu/cpu.h"
+#include "vendor/host.h"
+#include "vendor/library.h"
+
+namespace jaxmg::vendor {
+
+template <>
+struct Host<tile::Cpu> {
+  static Info finish(tile::CpuLane&, const Info* info) { return *info; }
+};
+
+}  // namespace jaxmg::vendor
+
+namespace jaxmg::test {
+
+template <class T>
+class NaiveLibrary final : public vendor::Library {
+ public:
+  NaiveLibrary(Size n, int ranks, Size tile)
+      : n_(n), ranks_(ranks), dist_(n, ranks, tile, Storage::cyclic) {}
+
+  Size workspace_bytes() const override { return 16; }
+
+  Size potrf(vendor::Pointers a, vendor::Pointers) override {
+    Matrix<T> m = collect(a, dist_);  // m(j, i): element (i, j), as columns lie one after the other
+    Size info = 0;
+    for (Size j = 0; j < n_ && info == 0; ++j) {
+      Real<T> d = std::real(m(j, j));
+      for (Size k = 0; k < j; ++k) {
+        d -= std::norm(m(k, j));
+      }
+      if (!(d > 0)) {
+        info = j + 1;
+        break;
+      }
+      m(j, j) = T(std::sqrt(d));
+      for (Size i = j + 1; i < n_; ++i) {
+        T sum = m(j, i);
+        for (Size k = 0; k < j; ++k) {
+          sum -= m(k, i) * conjugate(m(k, j));
+        }
+        m(j, i) = sum / m(j, j);
+      }
+    }
+    spoil_upper(m);
+    deal(m, a, dist_);
+    return info;
+  }
+
+  void potrs(Size columns, vendor::Pointers l, vendor::Pointers b, vendor::Pointers) override {
+    const Matrix<T> m = collect(l, dist_);
+    const Distribution split(columns, ranks_, ceil_div(columns, ranks_), Storage::cyclic);
+    Matrix<T> x = collect(b, split);
+    for (Size c = 0; c < columns; ++c) {
+      for (Size i = 0; i < n_; ++i) {
+        for (Size k = 0; k < i; ++k) {
+          x(c, i) -= m(k, i) * x(c, k);
+        }
+        x(c, i) /= m(i, i);
+      }
+      for (Size i = n_ - 1; i >= 0; --i) {
+        for (Size k = i + 1; k < n_; ++k) {
+          x(c, i) -= conjugate(m(i, k)) * x(c, k);
+        }
+        x(c, i) /= conjugate(m(i, i));
+      }
+    }
+    deal(x, b, split);
+  }
+
+  Size potri(vendor::Pointers a, vendor::Pointers workspace) override {
+    Matrix<T> x(n_, n_);
+    for (Size i = 0; i < n_; ++i) {
+      x(i, i) = T(1);
+    }
+    const Matrix<T> l = collect(a, dist_);
+    std::vector<std::vector<T>> identity;
+    vendor::Pointers columns;
+    const Distribution split(n_, ranks_, ceil_div(n_, ranks_), Storage::cyclic);
+    for (int r = 0; r < ranks_; ++r) {
+      identity.emplace_back(static_cast<std::size_t>(n_ * split.capacity()));
+      columns.push_back(identity.back().data());
+    }
+    deal(x, columns, split);
+    potrs(n_, a, columns, workspace);
+    x = collect(columns, split);
+    spoil_upper(x);
+    deal(x, a, dist_);
+    return 0;
+  }
+
+ private:
+  // Column j of the matrix is row j of what is returned.
+  Matrix<T> collect(const vendor::Pointers& from, const Distribution& dist) const {
+    Matrix<T> m(dist.size(), n_);
+    each_column(dist, [&](Size global, int rank, Size local) {
+      const T* column = static_cast<const T*>(from[static_cast<std::size_t>(rank)]) + local * n_;
+      std::copy_n(column, n_, &m(global, 0));
+    });
+    return m;
+  }
+
+  void deal(const Matrix<T>& m, const vendor::Pointers& to, const Distribution& dist) const {
+    each_column(dist, [&](Size global, int rank, Size local) {
+      T* column = static_cast<T*>(to[static_cast<std::size_t>(rank)]) + local * n_;
+      std::copy_n(&m(global, 0), n_, column);
+    });
+  }
+
+  template <class Visit>
+  static void each_column(const Distribution& dist, const Visit& visit) {
+    for (Size g = 0; g < dist.size(); ++g) {
+      visit(g, dist.owner(GlobalIndex(g)), *dist.local(GlobalIndex(g)));
+    }
+  }
+
+  static void spoil_upper(Matrix<T>& m) {
+    for (Size j = 0; j < m.rows; ++j) {
+      std::fill_n(&m(j, 0), j, T(std::numeric_limits<Real<T>>::quiet_NaN()));
+    }
+  }
+
+  Size n_;
+  int ranks_;
+  Distribution dist_;
+};
+
+}  // namespace jaxmg::test
