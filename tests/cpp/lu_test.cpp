@@ -59,7 +59,7 @@ struct Run {
     request.n = n;
     request.ranks = ranks;
     request.tile = tile;
-    request.natural = natural;
+    request.order = natural ? Order::natural : Order::relabelled;
     return request;
   }
 
