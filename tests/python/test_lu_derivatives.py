@@ -209,7 +209,8 @@ def test_matrices(count, mesh):
     x, (factors, _) = counted(solve, a, b)
     assert relative(x, np.linalg.solve(a, b)) < TOLERANCE
     # Few matrices are worked on by all devices, many are dealt out, one device each.
-    assert factors == (count if count < 8 else -(-count // 8) * 8)
+    size = mesh.size
+    assert factors == (count if count < size else -(-count // size) * size)
 
 
 def test_nested_and_with_derivatives(mesh):

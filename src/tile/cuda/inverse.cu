@@ -143,7 +143,7 @@ T* copied_triangle(CudaLane& lane, Uplo uplo, Diag diag, Size n, const T* a, Siz
   constexpr DType type = dtype_of<T>;
   char* const scratch = static_cast<char*>(lane.scratch(inversion_bytes(type, n)));
   T* const t = reinterpret_cast<T*>(scratch + triangle_bytes(type, n));
-  tile::copy_triangle(lane, uplo, diag, n, a, lda, t);
+  copy_masked(lane, uplo, diag, n, a, lda, t);
   return t;
 }
 
