@@ -24,7 +24,9 @@ message(STATUS "CUDA 12 engine: on (clang ${version}, for ${JAXMG_CUDA12_ARCHITE
 list(GET JAXMG_CUDA12_ARCHITECTURES -1 newest)
 set(device_flags
   -x cuda --cuda-path=${JAXMG_CUDA12_ROOT} -std=c++20 -O3 -DNDEBUG -fPIC -fvisibility=hidden
-  -I${CMAKE_SOURCE_DIR}/src -Wall -Wextra -Wshadow -Wno-unknown-cuda-version
+  -I${CMAKE_SOURCE_DIR}/src
+  -isystem ${JAXMG_CUDA12_ROOT}/include  # before those of another CUDA in /usr/local/include
+  -Wall -Wextra -Wshadow -Wno-unknown-cuda-version
   --no-cuda-include-ptx=all --cuda-include-ptx=sm_${newest})
 foreach(architecture ${JAXMG_CUDA12_ARCHITECTURES})
   list(APPEND device_flags --cuda-gpu-arch=sm_${architecture})
