@@ -111,6 +111,7 @@ void check_tiles();
 void check_panel_operations();
 void check_communicator(int devices);
 void check_cholesky(int devices);
+void check_factors(int devices);
 // Seconds of a factorisation and a solve of order n on all devices; tile and group: 0 to choose.
 void time_cholesky(int devices, Size n, const std::string& type, Size tile, Size group);
 // Microseconds of the operations of one panel of `rows` rows.

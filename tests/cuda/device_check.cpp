@@ -40,6 +40,7 @@ int main(int argc, char** argv) {
     test::check_panel_operations();
     test::check_communicator(devices);
     test::check_cholesky(devices);
+    test::check_factors(devices);
   } catch (const std::exception& e) {
     std::printf("stopped by: %s\n", e.what());
     return 1;
