@@ -6,6 +6,7 @@
 VENV       ?= .venv
 BUILD      ?= build
 JAXMG_CUDA ?= OFF
+JAXMG_WERROR ?= OFF
 JOBS       ?= $(shell nproc 2>/dev/null || echo 2)
 PYTEST     ?=
 
@@ -33,6 +34,7 @@ help:
 	@echo "make demo       install into $(VENV) and run the example: kernel ridge regression on 8 devices"
 	@echo "make test       C++ tests (where GoogleTest is) and Python tests"
 	@echo "make lint       formatting, linting and types"
+	@echo "make tidy       static analysis of the C++ sources (some minutes)"
 	@echo "make format     rewrite sources in the project's format"
 	@echo "make bench      time the routines on this machine's CPU"
 	@echo "make bench-gpu  time the routines on this machine's GPUs"
@@ -87,8 +89,10 @@ test-cpp: $(STAMPS)/requirements
 	@if tools/prerequisites gtest; then $(MAKE) --no-print-directory $(BUILD)/cpp/stamp-$(JAXMG_CUDA) \
 	  && $(BIN)/ctest --test-dir $(BUILD)/cpp --output-on-failure --no-tests=error -j $(JOBS); fi
 
+configure-cpp = tools/configure $(BIN) $(BUILD)/cpp -DJAXMG_TESTS=ON -DJAXMG_CUDA=$(JAXMG_CUDA) -DJAXMG_WERROR=$(JAXMG_WERROR)
+
 $(BUILD)/cpp/stamp-$(JAXMG_CUDA): $(NATIVE_SOURCES) $(TEST_SOURCES) $(STAMPS)/requirements
-	tools/configure $(BIN) $(BUILD)/cpp -DJAXMG_TESTS=ON -DJAXMG_CUDA=$(JAXMG_CUDA)
+	$(configure-cpp)
 	$(BIN)/cmake --build $(BUILD)/cpp --parallel $(JOBS)
 	@rm -f $(BUILD)/cpp/stamp-*
 	@touch $@
@@ -118,10 +122,12 @@ format: $(STAMPS)/lint
 	$(BIN)/ruff format $(PYTHON_SOURCES)
 	$(BIN)/clang-format -i $(CPP_FILES)
 
-# Slow: not part of lint.
-tidy: $(BUILD)/cpp/stamp-$(JAXMG_CUDA)
-	@command -v clang-tidy >/dev/null || { echo "clang-tidy is not installed: apt-get install clang-tidy"; exit 1; }
-	git ls-files 'src/*.cpp' | grep -v third_party | xargs -P $(JOBS) -n 1 clang-tidy --quiet -p $(BUILD)/cpp
+# Minutes, and so not part of lint. What is compiled here is checked, each file once, headers with it.
+tidy: $(STAMPS)/lint $(STAMPS)/requirements
+	$(configure-cpp)
+	$(BIN)/python -c 'import json, sys; print(*sorted({e["file"] for e in json.load(sys.stdin)}), sep="\n")' \
+	  < $(BUILD)/cpp/compile_commands.json | grep '\.cpp$$' \
+	  | xargs -P $(JOBS) -n 1 $(BIN)/clang-tidy --quiet -p $(BUILD)/cpp
 
 # --- packages ----------------------------------------------------------------------------------
 

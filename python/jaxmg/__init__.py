@@ -13,15 +13,19 @@ level; :mod:`jaxmg.linalg` has the names and conventions of ``jax.numpy.linalg``
 
 from . import errors, linalg
 from ._gather import set_gather_below
+from ._gesvd import gesvd
 from ._info import info, package_version
+from ._least_squares import least_squares
 from ._lu_solve import lu_solve
 from ._native import set_threads, set_timeout
 from ._plan import Plan, plan
+from ._polar import polar
 from ._potri import potri
 from ._potrs import SolveInfo, potrs
 from ._progress import progress
 from ._qr_api import qr
 from ._selftest import selftest
+from ._syevd import syevd
 from .cyclic import (
     cyclic_1d,
     get_cols_cyclic,
@@ -43,7 +47,12 @@ from .errors import (
     SingularMatrixError,
 )
 from .padding import calculate_padding, pad_rows, unpad_rows
-from .shardmap_ctx import potri_shardmap_ctx, potri_symmetrize, potrs_shardmap_ctx
+from .shardmap_ctx import (
+    potri_shardmap_ctx,
+    potri_symmetrize,
+    potrs_shardmap_ctx,
+    syevd_shardmap_ctx,
+)
 
 __version__ = package_version()
 
@@ -65,13 +74,16 @@ __all__ = [
     "calculate_padding",
     "cyclic_1d",
     "errors",
+    "gesvd",
     "get_cols_cyclic",
     "info",
+    "least_squares",
     "linalg",
     "lu_solve",
     "pad_rows",
     "plan",
     "plot_block_to_cyclic",
+    "polar",
     "potri",
     "potri_shardmap_ctx",
     "potri_symmetrize",
@@ -83,6 +95,8 @@ __all__ = [
     "set_gather_below",
     "set_threads",
     "set_timeout",
+    "syevd",
+    "syevd_shardmap_ctx",
     "uncyclic_1d",
     "unpad_rows",
     "verify_cyclic",

@@ -20,6 +20,7 @@ from .errors import JaxMgWarning
 SUPPORTED = tuple(DTYPES)
 NATIVE = ("highest", "float32", "float64")
 PRECISIONS = ("default", "high", "mixed", *NATIVE)
+CUSOLVERMG_ROUTINES = ("potrs", "potrf", "potri", "logdet")
 LARGEST = 1 << 28  # sizes that the engine plans for
 
 
@@ -117,13 +118,14 @@ def check_tile(T_A: Any) -> int:
     return min(tile, LARGEST)
 
 
-def check_backend(backend: Any) -> str:
+def check_backend(routine: str, backend: Any) -> str:
     """The backend's name; whether it is there depends on the devices (_native.require_backend)."""
     if backend is None:
         return "native"
-    if not isinstance(backend, str) or backend not in BACKENDS:
-        accepted = ", ".join(repr(name) for name in BACKENDS)
-        raise ValueError(f"backend: got {backend!r}; accepted are None, {accepted}.")
+    known = BACKENDS if routine in CUSOLVERMG_ROUTINES else ("native",)
+    if not isinstance(backend, str) or backend not in known:
+        accepted = ", ".join(repr(name) for name in known)
+        raise ValueError(f"backend: got {backend!r} for {routine}; accepted are None, {accepted}.")
     return backend
 
 

@@ -32,7 +32,7 @@ def _to_front(arrays: Sequence[Array], dims: Sequence[int | None]) -> list[Array
     return [x if d is None else jnp.moveaxis(x, d, 0) for x, d in moved]
 
 
-def spread_axes(r: Resolved, first: Array) -> tuple[str, ...]:
+def spread_axes(r: Any, first: Array) -> tuple[str, ...]:
     """The mesh axes to spread a batch of matrices over (none: one after the other)."""
     layout = r.layout
     if layout.kind != "dist":
@@ -62,7 +62,7 @@ def in_turn(call: Callable[..., Any], arrays: Sequence[Array], batched: Sequence
 
 def _spread(
     call: Callable[..., Any],
-    r: Resolved,
+    r: Any,
     axes: tuple[str, ...],
     arrays: Sequence[Array],
     batched: Sequence[bool],
@@ -101,13 +101,13 @@ def batch_factor_operation(
     arrays: Sequence[Array],
     dims: Sequence[int | None],
     *,
-    r: Resolved,
+    r: Any,
     **params: Any,
 ) -> tuple[Sequence[Array], Sequence[int]]:
-    """Rule for operations whose first operand, a matrix or a factor, is batched."""
+    """Rule for operations one of whose operands, as a rule a matrix or a factor, is batched."""
     arrays = _to_front(arrays, dims)
     batched = [d is not None for d in dims]
-    axes = spread_axes(r, arrays[0])
+    axes = spread_axes(r, arrays[batched.index(True)])
     if axes:
         results = _spread(lambda *xs: one_device(r, *xs, **params), r, axes, arrays, batched)
     else:

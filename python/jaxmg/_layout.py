@@ -24,6 +24,7 @@ _ROUTINES = """
     potrf potrs logdet locate mirror cyclic potri
     getrf getrs getdet
     geqrf ormqr orgqr qr_r geqrs
+    syevd
     trsm cholupdate
 """
 ROUTINES = {name: i for i, name in enumerate(_ROUTINES.split())}
@@ -253,6 +254,7 @@ def entries(
     precision: int = 0,
     order: int = RELABELLED,
     backend: str = "native",
+    vectors: bool = False,
 ) -> dict[str, Any]:
     """The engine's plan of one call, as a dictionary."""
     return _native.plan_entries(
@@ -269,6 +271,7 @@ def entries(
         precision=precision,
         order=order,
         backend=BACKENDS[backend],
+        vectors=int(vectors),
     )
 
 

@@ -16,6 +16,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 from jax.sharding import PartitionSpec
 
+from . import _lu_manual, _manual
 from ._cholesky import rows_over_devices
 from ._layout import Resolved
 from ._lu_primitives import getdet_p, getrf_p, getrs_p
@@ -48,11 +49,15 @@ def stopped(f: Factor) -> Factor:
 
 def enter(r: Resolved, a: Array) -> Array:
     """Pins the rows of A, and those of its cotangent, to the ranks."""
+    if r.layout.kind == "manual":
+        return _manual.enter(r, a)
     return keep_rows(r, a)
 
 
 def factor(r: Resolved, a: Array, *, natural: bool = False) -> Factor:
     """natural: equations are eliminated in their order, at the price of the balance of the load."""
+    if r.layout.kind == "manual":
+        return Factor(*_lu_manual.factor(r, a))
     work, aux, pivots, info = getrf_p.bind(lax.stop_gradient(a), r=r, natural=natural)
     return Factor(work, aux, pivots, on_all_devices(r.layout, info))
 

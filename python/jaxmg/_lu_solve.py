@@ -11,7 +11,7 @@ import numpy as np
 from jax import Array
 from jax.experimental import checkify
 
-from . import _lu, errors
+from . import _lu, _lu_manual, _manual, errors
 from ._arguments import check_backend, check_tile, giving_away, precision_of, release
 from ._cholesky import jitted_status, status
 from ._context import calling_on
@@ -33,14 +33,18 @@ from ._resolve import check_mesh, check_specs, is_concrete
 def solve_call(call: Call, a: Array, b: Array) -> Results:
     """The program of one call."""
     r = call.r
-    if r.layout.kind == "manual":
-        raise NotImplementedError("lu_solve: call it from outside of shard_map.")
     vector = b.ndim == 1
     b = b[:, None] if vector else b
     if call.local_rows:
         a = without_local_padding(r.layout, a, call.local_rows)
     if r.n == 0:
         out = Results(x=b, info=jnp.zeros((8,), jnp.int32), work=a)
+    elif r.layout.kind == "manual":
+        source = _manual.varying(a)
+        a = _lu.enter(r, a)
+        f = _lu.factor(r, a)
+        x = _lu_manual.solve(r, a, f, b, source) if b.shape[1] else b
+        out = Results(x=x, info=_manual.info_as_equal(r, f.info, source), work=f.work)
     else:
         a, b = on_mesh(r.layout, a), on_mesh(r.layout, b)
         a = _lu.enter(r, a)
@@ -104,8 +108,8 @@ def lu_solve(
     Every device factors its own rows of A where they lie: read column-major they are whole columns
     of A^T, so that the search for a pivot stays on one device. LAPACK: xGETRF, xGETRS.
 
-    Works eagerly and under ``jit``, ``grad``, ``vmap`` and ``scan``. The mesh is found from the
-    arrays, their types or the context; ``mesh`` and ``in_specs`` override that.
+    Works eagerly and under ``jit``, ``grad``, ``vmap``, ``scan`` and ``shard_map``. The mesh is
+    found from the arrays, their types or the context; ``mesh`` and ``in_specs`` override that.
 
     Args:
         a: the matrix, shape (n, n), of any sharding; float32, float64, complex64 or complex128
@@ -156,7 +160,7 @@ def lu_solve(
     key = signature(a, b, options)
     call = _prepared.get(key)
     if call is None:
-        check_backend(backend)
+        check_backend("lu_solve", backend)
         precision_of(precision)  # an accepted one
         right = b
         call, a, b = prepare(

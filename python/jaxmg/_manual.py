@@ -25,11 +25,11 @@ from ._operands import pad_rows
 from ._vma import unvary, vary, varying
 
 
-def _all_axes(r: Resolved) -> tuple[str, ...]:
+def all_axes(r: Any) -> tuple[str, ...]:
     return (*r.layout.axes, *r.layout.others)
 
 
-def _looped(function: Callable[..., Any], results: Any) -> Callable[..., Any]:
+def looped(function: Callable[..., Any], results: Any) -> Callable[..., Any]:
     """`function`, made to run once for each member of a batch under vmap."""
     call = custom_vmap(function)
 
@@ -47,7 +47,7 @@ def _potrf(r: Resolved) -> Callable[..., Any]:
         axes = varying(a)
         return tuple(vary(x, axes) for x in _calls.potrf(r, ctx, a))
 
-    return _looped(run, (True, True, True))
+    return looped(run, (True, True, True))
 
 
 @functools.lru_cache(maxsize=256)
@@ -67,7 +67,7 @@ def _locate(r: Resolved) -> Callable[..., Any]:
         out: tuple[Array, ...] = lax.cond(failed, search, keep, (work, aux, info))
         return out
 
-    return _looped(run, (True, True))
+    return looped(run, (True, True))
 
 
 @functools.lru_cache(maxsize=256)
@@ -76,7 +76,7 @@ def _logdet(r: Resolved) -> Callable[..., Any]:
         ctx = _calls.context(r.layout, r.call_id)
         return vary(_calls.logdet(r, ctx, work, info), varying(work))
 
-    return _looped(run, True)
+    return looped(run, True)
 
 
 @functools.lru_cache(maxsize=256)
@@ -85,7 +85,7 @@ def _potri(r: Resolved) -> Callable[..., Any]:
         ctx = _calls.context(r.layout, r.call_id)
         return vary(_calls.potri(r, ctx, work, aux, info), varying(work))
 
-    return _looped(run, True)
+    return looped(run, True)
 
 
 @functools.lru_cache(maxsize=256)
@@ -110,9 +110,9 @@ def _potrs(r: Resolved, replicated: bool) -> Callable[..., Any]:
     return call
 
 
-def enter(r: Resolved, a: Array) -> Array:
+def enter(r: Any, a: Array) -> Array:
     """Gives the matrix the type that all operands will have."""
-    return vary(a, _all_axes(r)) if varying(a) else a
+    return vary(a, all_axes(r)) if varying(a) else a
 
 
 def factor(r: Resolved, a: Array) -> tuple[Array, Array, Array]:
@@ -130,7 +130,7 @@ def locate(r: Resolved, work: Array, aux: Array, info: Array) -> tuple[Array, Ar
 def info_as_equal(r: Resolved, info: Array, source: frozenset[str]) -> Array:
     """`info`, typed as equal on all ranks; `source`: the axes over which A came varying."""
     keep = source - set(r.layout.axes)
-    return unvary(info, [axis for axis in _all_axes(r) if axis not in keep])
+    return unvary(info, [axis for axis in all_axes(r) if axis not in keep])
 
 
 def matvec(r: Resolved, a: Array, x: Array) -> Array:
@@ -155,7 +155,7 @@ def solve(
     layout = r.layout
     mine = varying(b)
     if varying(a):
-        b = vary(b, _all_axes(r))
+        b = vary(b, all_axes(r))
     work, aux, info = (lax.stop_gradient(x) for x in factor)
     call = _potrs(r, True)
     like = varying(b)
@@ -179,7 +179,7 @@ def solve(
         lambda x: vary(matvec(r, a, x), like), b, run, transpose_solve=transpose
     )
     keep = (source - set(layout.axes)) | mine
-    return unvary(x, [axis for axis in _all_axes(r) if axis not in keep])
+    return unvary(x, [axis for axis in all_axes(r) if axis not in keep])
 
 
 def inverse_rows(r: Resolved, factor: Sequence[Array]) -> Array:
@@ -198,7 +198,7 @@ def logdet(
     """log(det(A)), equal on all ranks."""
     keep = source - set(r.layout.axes)
     value = _logdet(r)(work, info)
-    return unvary(value, [axis for axis in _all_axes(r) if axis not in keep])
+    return unvary(value, [axis for axis in all_axes(r) if axis not in keep])
 
 
 @logdet.defjvp
@@ -213,5 +213,5 @@ def _logdet_jvp(
     part = jnp.sum(jnp.real(jnp.conj(x) * change))
     keep = source - set(r.layout.axes)
     total = lax.psum(part, r.layout.axes) if r.layout.axes else part
-    total = unvary(total, [axis for axis in _all_axes(r) if axis not in keep])
+    total = unvary(total, [axis for axis in all_axes(r) if axis not in keep])
     return logdet(r, source, *primals), total

@@ -26,6 +26,7 @@ STAGES = {
     "inv": ("getrf", "getrs"),
     "qr": ("geqrf", "orgqr"),
     "least_squares": ("geqrf", "geqrs"),
+    "syevd": ("syevd",),
 }
 # Calls on matrices of n rows and another number of columns.
 _RECTANGULAR = ("geqrf", "orgqr", "geqrs")
@@ -46,6 +47,7 @@ def stage_plans(
     columns: int = 0,
     backend: str = "native",
     precision: int = 0,
+    vectors: bool = False,
 ) -> list[dict[str, Any]]:
     """The engine's plans of a routine's calls."""
     plans = []
@@ -55,6 +57,8 @@ def stage_plans(
         options["precision"] = min(precision, SPLIT) if dtype == "float32" else 0
         if routine == "inv":  # a solution for the rows of the identity
             options |= {"nrhs": n, "replicated_rhs": False}
+        if stage == "syevd":
+            options |= {"columns": columns, "vectors": vectors}
         if stage in _RECTANGULAR:
             options["columns"] = columns or n
         if stage == "orgqr":
@@ -77,10 +81,12 @@ def routine_bytes(
     in_place: bool = True,
     backend: str = "native",
     precision: int = 0,
+    vectors: bool = False,
 ) -> tuple[dict[str, int], dict[str, int]]:
     """Bytes on one device by purpose: what is there all the time, and the largest scratch.
 
-    Without `in_place` the caller's matrix is kept, so that there are two of its size.
+    Without `in_place` the caller's matrix is kept, so that there are two of its size. `vectors`:
+    `columns` eigenvectors are wanted too.
     """
     options: dict[str, Any] = {"nrhs": nrhs, "tile": tile, "mirror": mirror}
     if precision == MIXED and dtype in LOWER:
@@ -88,7 +94,7 @@ def routine_bytes(
     lasting: dict[str, int] = {}
     scratch: dict[str, int] = {}
     for plan in stage_plans(
-        routine, n, dtype, ranks, platform, nrhs, tile, mirror, columns, backend, precision
+        routine, n, dtype, ranks, platform, nrhs, tile, mirror, columns, backend, precision, vectors
     ):
         now = {e["buffer"]: int(e["bytes"]) for e in plan["entries"] if e["place"] == "scratch"}
         if sum(now.values()) > sum(scratch.values()):
@@ -178,17 +184,17 @@ def human(size: float) -> str:
     return ""
 
 
-def _whole(r: Resolved, nrhs: int) -> str:
-    """The routine that makes the calls of a factorisation and a solution."""
+def _stages_of(routine: str, r: Resolved) -> str:
+    """Whose calls a routine makes, as a key of STAGES."""
     if r.routine != "getrf":
         return "potrs"
-    return "inv" if nrhs == r.n else "lu_solve"
+    return routine if routine in STAGES else "lu_solve"
 
 
 @functools.lru_cache(maxsize=4096)
-def _needed(r: Resolved, nrhs: int, in_place: bool) -> int:
+def _needed(stages: str, r: Resolved, nrhs: int, in_place: bool) -> int:
     parts = routine_bytes(
-        _whole(r, nrhs),
+        stages,
         r.n,
         r.dtype,
         1 if r.gathered else r.layout.ranks,
@@ -213,7 +219,8 @@ def check_memory(routine: str, r: Resolved, nrhs: int, *, in_place: bool) -> boo
     Raises:
         InsufficientMemoryError: with the bytes needed and present, and the largest n that fits.
     """
-    needed = _needed(r, nrhs, in_place)
+    stages = _stages_of(routine, r)
+    needed = _needed(stages, r, nrhs, in_place)
     if needed < NEGLIGIBLE:
         return True
     free, source = available(r.layout.platform, r.layout.ranks)
@@ -229,7 +236,7 @@ def check_memory(routine: str, r: Resolved, nrhs: int, *, in_place: bool) -> boo
 
     def fits(n: int) -> bool:
         parts = routine_bytes(
-            _whole(r, nrhs),
+            stages,
             n,
             r.dtype,
             r.layout.ranks,

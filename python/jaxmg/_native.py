@@ -35,6 +35,7 @@ TARGETS = (
     "jaxmg_orgqr",
     "jaxmg_qr_r",
     "jaxmg_geqrs",
+    "jaxmg_syevd",
     "jaxmg_mirror",
     "jaxmg_trsm",
     "jaxmg_cholupdate",
@@ -152,6 +153,7 @@ class _PlanRequest(ctypes.Structure):
     _fields_ = (
         *((name, ctypes.c_int32) for name in ("routine", "dtype", "ranks", "platform")),
         *((name, ctypes.c_int32) for name in ("mirror", "replicated_rhs", "precision", "backend")),
+        *((name, ctypes.c_int32) for name in ("vectors", "spare")),
         *((name, ctypes.c_int64) for name in ("n", "nrhs", "tile", "library_bytes", "columns")),
         ("order", ctypes.c_int64),
     )

@@ -29,7 +29,6 @@ _PURPOSE = {
     "row_scale": "scaling by powers of two",
     "inverse_scale": "the same, inverse",
     "panel_inverse": "inverted blocks of a diagonal tile",
-    "row_block": "one tile of rows",
     "right_hand_side": "right-hand sides",
     "saved_diagonal": "original diagonal tiles",
     "tile_inverse": "inverted diagonal tiles",
@@ -168,6 +167,7 @@ def plan(
     lower: bool | None = None,
     backend: str | None = None,
     precision: Any = None,
+    platform: str | None = None,
 ) -> Plan:
     """Works out how a routine would run and what it would take. Allocates nothing.
 
@@ -184,6 +184,8 @@ def plan(
             beside a factor of half its size; a fall-back needs a copy if the matrix is kept.
         backend: as in :func:`jaxmg.potrs`. The scratch that cuSOLVERMg asks for when it runs is
             not counted.
+        platform: "cpu" or "gpu", if `mesh` is a number: devices that need not be here. None: those
+            that are.
 
     Returns:
         A :class:`Plan`.
@@ -205,14 +207,10 @@ def plan(
     if name not in SUPPORTED:
         raise TypeError(f"dtype: got {name}; supported are {', '.join(SUPPORTED)}.")
     n, nrhs = _size("n", n), _size("nrhs", nrhs)
-    ranks, platform = _devices(mesh)
-    tile, mirror, engine = check_tile(T_A), triangle_of(lower) >= 0, check_backend(backend)
+    ranks, platform = _devices(mesh, platform)
+    tile, mirror, engine = check_tile(T_A), triangle_of(lower) >= 0, check_backend(routine, backend)
     if engine != "native":
         _native.require_backend(engine, platform)
-        if routine == "cyclic_1d":
-            raise ValueError(
-                f"backend: got {backend!r} for cyclic_1d; accepted are None, 'native'."
-            )
     arithmetic = precision_of(precision)
     mixed = arithmetic == MIXED and name in LOWER and routine in ("potrs", "potrf")
     mixed = mixed and engine == "native"
@@ -341,11 +339,16 @@ def _size(name: str, value: Any) -> int:
     return size
 
 
-def _devices(mesh: AnyMesh | int | None) -> tuple[int, str]:
+def _devices(mesh: AnyMesh | int | None, platform: str | None) -> tuple[int, str]:
+    if platform not in (None, "cpu", "gpu", "cuda"):
+        raise ValueError(f"platform: got {platform!r}; accepted are None, 'cpu' and 'gpu'.")
+    if platform is not None and not isinstance(mesh, int):
+        raise ValueError("platform: accepted beside a number of devices, as mesh=2.")
     if isinstance(mesh, int) and not isinstance(mesh, bool):
         if not 1 <= mesh <= 1 << 20:
             raise ValueError(f"mesh: got {mesh}; accepted are a mesh and numbers of devices >= 1.")
-        return mesh, platform_of(None)
+        there = {None: platform_of(None), "cpu": "cpu"}.get(platform, "cuda")
+        return mesh, there
     found = check_mesh(mesh)
     if found is None:
         context = jax.sharding.get_abstract_mesh()

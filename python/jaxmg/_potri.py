@@ -144,7 +144,7 @@ def potri(
             lower=lower,
             precision=precision,
             n=n,
-            backend=check_backend(backend),
+            backend=check_backend("potri", backend),
         )
         call = dataclasses.replace(call, want_status=return_status or check, report=check)
         small = check_memory("potri", call.r, 1, in_place=donate or not is_concrete(a))

@@ -242,7 +242,7 @@ def _run_in_place(call: Call, a: Array, b: Array) -> Results:
     return out
 
 
-def _local_rows(routine: str, a: Any, n: int, layout: Layout, tile: int) -> int:
+def local_row_count(routine: str, a: Any, n: int, layout: Layout, tile: int) -> int:
     """Rows of a shard without the padding of ``pad=False``, checked."""
     blocks = 1 if layout.kind == "manual" else layout.ranks
     shard = a.shape[0] // blocks
@@ -338,7 +338,7 @@ def prepare_matrix(
             raise ValueError(
                 f"{routine}: a has shape {tuple(a.shape)}; accepted is a square matrix.{hint}"
             )
-        local_rows = _local_rows(routine, a, size, layout, tile)
+        local_rows = local_row_count(routine, a, size, layout, tile)
     r = resolve_plan(
         layout,
         size,
@@ -463,7 +463,7 @@ def potrs(
             lower=lower,
             n=n,
             precision=precision_of(precision),
-            backend=check_backend(backend),
+            backend=check_backend("potrs", backend),
         )
         call = dataclasses.replace(
             call, want_status=want_status, want_logdet=return_logdet, report=check

@@ -43,6 +43,14 @@ _NAMES = {
     "logdet": "log-determinant",
     "locate": "search for the failing minor",
     "cyclic": "redistribution",
+    "getrf": "LU factorisation",
+    "getrs": "solution",
+    "getdet": "determinant",
+    "geqrf": "QR factorisation",
+    "ormqr": "product with Q",
+    "orgqr": "Q and R",
+    "qr_r": "R",
+    "geqrs": "least squares",
 }
 _ROUTINE = {number: name for name, number in ROUTINES.items()}
 _DTYPE = {number: name for name, number in DTYPES.items()}

@@ -160,7 +160,7 @@ def qr(
         [[5.0, 2.2], [0.0, 0.4]]
     """
     del pad
-    check_backend(backend)
+    check_backend("qr", backend)
     if mode not in MODES:
         raise ValueError(f"mode: got {mode!r}; accepted are {MODES}.")
     given, a = a, host_or_device(a, "a")

@@ -58,6 +58,11 @@ class QrLayout:
     def is_complex(self) -> bool:
         return self.dtype.startswith("complex")
 
+    @property
+    def gathered(self) -> bool:
+        """Whether every device works on all of the matrix by itself: never, its rows stay."""
+        return False
+
     @functools.cached_property
     def call_id(self) -> int:
         """Equal in all processes that make this call, most likely different for other calls."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -18,12 +19,11 @@ from jax.interpreters import ad, batching, mlir
 from jax.sharding import PartitionSpec
 
 from ._batching import spread_axes
-from ._layout import Resolved
 
 rows_p = Primitive("jaxmg_rows")
 
 
-def _constrained(x: Array, *, r: Resolved, batch: int = 0) -> Array:
+def _constrained(x: Array, *, r: Any, batch: int = 0) -> Array:
     """Asks for rows split over the ranks; `batch`: axes in front of them.
 
     An uneven split is asked of padded rows: as the sharding of a result that is not divisible,
@@ -38,18 +38,18 @@ def _constrained(x: Array, *, r: Resolved, batch: int = 0) -> Array:
 
 
 @functools.partial(jax.jit, static_argnames="r")
-def _compiled(x: Array, *, r: Resolved) -> Array:
+def _compiled(x: Array, *, r: Any) -> Array:
     out: Array = rows_p.bind(x, r=r)
     return out
 
 
-def _eager(x: Array, *, r: Resolved) -> Array:
+def _eager(x: Array, *, r: Any) -> Array:
     with jax.disable_jit(False):  # it would come back here
         out: Array = _compiled(x, r=r)
     return out
 
 
-def _batched(arrays: Sequence[Array], dims: Sequence[int], *, r: Resolved) -> tuple[Array, int]:
+def _batched(arrays: Sequence[Array], dims: Sequence[int], *, r: Any) -> tuple[Array, int]:
     x = jnp.moveaxis(arrays[0], dims[0], 0)
     axes = spread_axes(r, x)
     if not axes:
@@ -67,7 +67,7 @@ ad.deflinear2(rows_p, lambda cotangent, x, *, r: [rows_p.bind(cotangent, r=r)])
 batching.primitive_batchers[rows_p] = _batched
 
 
-def keep_rows(r: Resolved, x: Array) -> Array:
+def keep_rows(r: Any, x: Array) -> Array:
     """Auto axes: pins the rows of `x` and of its cotangent; otherwise does nothing."""
     if r.layout.kind != "dist" or r.layout.explicit:
         return x

@@ -16,6 +16,7 @@ from ._layout import AnyMesh
 from ._potri import prepare_inverse, run_inverse
 from ._potrs import Specs, prepare, run
 from ._resolve import check_mesh, check_specs, manual_axes
+from ._syevd import prepare_eigen, run_eigen
 
 
 def potrs_shardmap_ctx(
@@ -159,3 +160,57 @@ def potri_symmetrize(a: Any) -> Any:
     if any(entry is not None for entry in kind.spec):  # Explicit axes
         lower = jax.sharding.reshard(lower, kind)
     return upper + lower
+
+
+def syevd_shardmap_ctx(
+    a: Any,
+    T_A: int | None = None,
+    mesh: Any = None,
+    matrix_specs: Any = None,
+    *,
+    in_specs: Specs = None,
+    return_eigenvectors: bool = True,
+    pad: bool = True,
+    lower: bool | None = None,
+    n: int | None = None,
+) -> tuple[Any, ...]:
+    """Eigenvalues and eigenvectors in a context of the caller's; see :func:`jaxmg.syevd`.
+
+    Inside the caller's ``shard_map``, `a` is the block of rows of one device, of shape
+    (ceil(n / devices), n). The third and fourth positional arguments may then be
+    `return_eigenvectors` and `pad`, as in package 0.0.9.
+
+    Outside of one, `a` is a global array, and a matrix with the type of `a` comes first, as in
+    package 1.4.1, where it is a work buffer; here it is `a`.
+
+    Returns:
+        Inside of shard_map ``(w, [V,] status)``, with the rows of V that belong to this device;
+        outside ``(a, w, [V,] status)``. The status is an int32 array of shape (1,).
+
+    Raises:
+        ValueError, TypeError: an argument is not acceptable; the message names it.
+    """
+    if isinstance(mesh, bool):
+        return_eigenvectors, mesh = mesh, None
+    if isinstance(matrix_specs, bool):
+        pad, matrix_specs = matrix_specs, None
+    inside = bool(manual_axes(jax.sharding.get_abstract_mesh()))
+    call, operand = prepare_eigen(
+        "syevd_shardmap_ctx",
+        a,
+        T_A,
+        mesh=mesh,
+        in_specs=in_specs,
+        matrix_specs=matrix_specs,
+        pad=pad,
+        lower=lower,
+        n=n,
+        vectors=return_eigenvectors,
+    )
+    with calling_on(call.r.layout):
+        out = run_eigen(call, operand)
+    results = [] if inside else [operand]
+    results.append(out.w)
+    if return_eigenvectors:
+        results.append(call.operand.leave(out.v, call.operand.columns, padded=n is not None))
+    return (*results, _cholesky.status(out.info).reshape(1))

@@ -14,9 +14,6 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
-#include <initializer_list>
-#include <optional>
 #include <span>
 #include <vector>
 
@@ -25,6 +22,7 @@
 #include "algo/diagonal_tiles.h"
 #include "algo/hermitian_probe.h"
 #include "algo/mirror.h"
+#include "algo/panel_buffers.h"
 #include "algo/rank.h"
 #include "algo/unit_diagonal.h"
 #include "tile/panel.h"
@@ -35,9 +33,6 @@ namespace jaxmg {
 template <class Device, class T, class PanelType = Panel<Device, T>>
 class Cholesky {
  public:
-  using Ticket = typename Device::Ticket;
-  using Event = typename Device::Event;
-
   // a: n x L columns, ld n. inverse: one tile x tile block per local tile, or null.
   Cholesky(Rank<Device>& rank, const Distribution& dist, T* a, T* inverse, Info* info)
       : rank_(rank),
@@ -47,104 +42,57 @@ class Cholesky {
         a_(a),
         inverse_(inverse),
         info_(info),
-        panels_{PanelType::from(rank.workspace, false), PanelType::from(rank.workspace, true)} {}
+        panels_(rank, dist, PanelType::from(rank.workspace, false),
+                PanelType::from(rank.workspace, true)) {}
 
   // On return everything is ordered before later work of the update lane. *info is this rank's own.
   void run() {
-    auto& lanes = rank_.lanes;
-    lanes.panel.wait(lanes.update.record());
-    lanes.copy.wait(lanes.update.record());
+    panels_.begin();
     if (dist_.steps() > 0) {
       advance(Step(0));
     }
     for (Step k(0); *k < dist_.steps(); ++k) {
-      Slot& slot = slots_[parity(k)];
       arrive(k);
       if (*k + 1 < dist_.steps()) {
         look_ahead(k);   // the next panel's columns first, and the panel itself,
         advance(k + 1);  // on its way while
       }
       update(k);  // the rest of the trailing matrix is brought up to date
-      slot.updated = lanes.update.record();
-      if (owner(k) != me_) {
-        slot.received.release();
-      }
+      panels_.updated(k);
     }
-    for (Slot& slot : slots_) {
-      lanes.panel.wait(slot.received);
-    }
-    lanes.update.wait(lanes.panel.record());
-    lanes.update.wait(lanes.copy.record());
+    panels_.end();
   }
 
  private:
-  // What is in flight around one of the two panel buffers.
-  struct Slot {
-    Ticket received;                // the panel's publication
-    std::optional<Event> factored;  // the panel, where it was made
-    std::optional<Event> kept;      // its way back to the matrix, which goes on after that
-    std::optional<Event> looked;    // look-ahead with the panel
-    std::optional<Event> updated;   // update with the panel
-  };
-
-  static std::size_t parity(Step k) { return static_cast<std::size_t>(*k & 1); }
-  int owner(Step k) const { return dist_.tile(k).rank; }
   T* column(LocalTile t) const { return a_ + *dist_.begin(t) * n_; }
 
-  bool looks_ahead(Step k) const { return *k + 1 < dist_.steps() && owner(k + 1) == me_; }
+  bool looks_ahead(Step k) const { return *k + 1 < dist_.steps() && panels_.mine(k + 1); }
 
-  // Events that have not been yet are none to wait for.
-  static void wait_for(typename Device::Lane& lane,
-                       std::initializer_list<std::optional<Event>> events) {
-    for (const auto& event : events) {
-      if (event) {
-        lane.wait(*event);
-      }
-    }
-  }
-
-  // Later work of both lanes sees panel k, ready for updates. (A root's ticket would wait for all
-  // readers.)
+  // Later work of both lanes sees panel k, ready for updates.
   void arrive(Step k) {
     auto& lanes = rank_.lanes;
-    Slot& slot = slots_[parity(k)];
-    const Slot& before = slots_[parity(k + 1)];  // of step k - 1
     auto& first = looks_ahead(k) ? lanes.panel : lanes.update;
-    if (owner(k) == me_) {
-      first.wait(*slot.factored);
-    } else {
-      first.wait(slot.received);
-    }
-    wait_for(first, {slot.looked, slot.updated, before.updated});
-    panels_[parity(k)].prepare(first);
+    panels_.await(k, first);
+    panels_.follow_updates(k, first);
+    panels_[k].prepare(first);
     lanes.update.wait(first.record());
   }
 
   // Panel k: factor it if it is mine, send it or get ready to receive it.
   void advance(Step k) {
-    auto& lanes = rank_.lanes;
-    Slot& slot = slots_[parity(k)];
-    PanelType& panel = panels_[parity(k)];
     const Tile tile = dist_.tile(k);
-    const bool mine = tile.rank == me_;
-    if (mine || !Device::reads_in_place) {
-      // The buffer is about to be written: by me, or by the copy that brings the panel.
-      auto& writer = mine ? lanes.panel : lanes.copy;
-      writer.wait(slot.received);
-      wait_for(writer, {slot.updated, slot.looked, slot.kept});
-    }
+    PanelType& panel = panels_[k];
+    panels_.claim(k);
     panel.reshape(dist_.rows_from(k + 1), dist_.rows(tile), dist_.rows(tile));
-    const int next = *k + 1 < dist_.steps() ? owner(k + 1) : -1;
-    if (mine) {
+    if (panels_.mine(k)) {
       Watch watch(rank_.observer, me_, Observer::Task::panel, *k, dist_.steps());
       factor(k, panel);
-      slot.factored = lanes.panel.record();
+      panels_.made(k);
     }
-    slot.received = rank_.comm.publish(mine ? lanes.panel : lanes.copy, panel.message(),
-                                       panel.count(), panel.type(), tile.rank, next);
-    if (mine) {
+    panels_.publish(k, *k + 1 < dist_.steps() ? panels_.owner(k + 1) : -1);
+    if (panels_.mine(k)) {
       keep(k, panel);
-      slot.kept = lanes.panel.record();
+      panels_.kept(k);
     }
   }
 
@@ -179,11 +127,9 @@ class Cholesky {
       return;
     }
     Watch watch(rank_.observer, me_, Observer::Task::look_ahead, *k, dist_.steps());
-    auto& lanes = rank_.lanes;
-    Slot& slot = slots_[parity(k)];
     const Tile next = dist_.tile(k + 1);
-    update_columns(lanes.panel, k, next.local, next.local + 1, k + 1, Step(dist_.steps()));
-    slot.looked = lanes.panel.record();
+    update_columns(rank_.lanes.panel, k, next.local, next.local + 1, k + 1, Step(dist_.steps()));
+    panels_.looked(k);
   }
 
   // All other columns of mine:  A22 -= L21 L21^H, on and below the diagonal tiles.
@@ -214,7 +160,7 @@ class Cholesky {
                    [&](const UpdateBlock& block) { near_diagonal.add(sequence++, block); });
       }
     }
-    const PanelType& panel = panels_[parity(k)];
+    const PanelType& panel = panels_[k];
     near_diagonal.for_each([&](const UpdateBlock& block, const UpdateBlock& stride, Size count) {
       panel.update_strided(lane, block.row, stride.row, block.m, block.col, stride.col, block.n,
                            a_ + block.offset, n_, stride.offset, count);
@@ -224,7 +170,7 @@ class Cholesky {
   // Tile columns [j, stop), rows eliminated at steps from .. to - 1, as blocks of panel k's update.
   template <class Visit>
   void for_blocks(Step k, LocalTile j, LocalTile stop, Step from, Step to, const Visit& visit) {
-    const std::span<const RowRange> packed = panels_[parity(k)].ranges();
+    const std::span<const RowRange> packed = panels_[k].ranges();
     const Size first = *dist_.begin(j);
     const Size width = std::min(*dist_.begin(stop), dist_.local_size(me_)) - first;
     const Size col = packed_position(packed, dist_.global_begin({me_, j}));
@@ -237,8 +183,7 @@ class Cholesky {
   void update_columns(typename Device::Lane& lane, Step k, LocalTile j, LocalTile stop, Step from,
                       Step to) {
     for_blocks(k, j, stop, from, to, [&](const UpdateBlock& block) {
-      panels_[parity(k)].update(lane, block.row, block.m, block.col, block.n, a_ + block.offset,
-                                n_);
+      panels_[k].update(lane, block.row, block.m, block.col, block.n, a_ + block.offset, n_);
     });
   }
 
@@ -249,8 +194,7 @@ class Cholesky {
   T* a_;
   T* inverse_;
   Info* info_;
-  std::array<PanelType, 2> panels_;
-  std::array<Slot, 2> slots_;
+  PanelBuffers<Device, PanelType> panels_;
 };
 
 // saved <- this rank's diagonal tiles, one tile x tile block each. They are the only part of A that

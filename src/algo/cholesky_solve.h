@@ -67,12 +67,8 @@ class CholeskySolve {
   }
   T* sums(GlobalIndex row) const { return sums_ + *row * block_; }
 
-  // Step `step` of the two sweeps over the factor that each block of right-hand sides takes.
   Watch watch_step(Size step) const {
-    const Size sweeps = 2 * dist_.steps();
-    const Size width = rank_.plan.rhs_block();
-    return {rank_.observer, me_, Observer::Task::solve, column_ / width * sweeps + step,
-            ceil_div(nrhs_, width) * sweeps};
+    return watch_solve_step(rank_, column_, step, 2 * dist_.steps());
   }
 
   void wait_for(std::vector<Ticket>& tickets) {

@@ -12,10 +12,7 @@
 // Right-looking, one panel of look-ahead. LAPACK: xGETRF.
 #pragma once
 
-#include <array>
-#include <initializer_list>
-#include <optional>
-
+#include "algo/panel_buffers.h"
 #include "algo/rank.h"
 #include "core/distribution.h"
 #include "tile/lu_panel.h"
@@ -25,9 +22,6 @@ namespace jaxmg {
 template <class Device, class T, class PanelType = LuPanel<Device, T>>
 class Lu {
  public:
-  using Ticket = typename Device::Ticket;
-  using Event = typename Device::Event;
-
   // a: n x L columns, ld n. inverse: twice a tile x tile block per local tile, of L, then of U, or
   // null. pivots, rows: n integers each; row i changed places with row pivots_i, and row i of the
   // factors belongs to row rows_i of M.
@@ -43,83 +37,46 @@ class Lu {
         pivots_(pivots),
         rows_(rows),
         info_(info),
-        panels_{PanelType::from(rank.workspace, dist.tile_size(), false),
-                PanelType::from(rank.workspace, dist.tile_size(), true)} {}
+        panels_(rank, dist, PanelType::from(rank.workspace, dist.tile_size(), false),
+                PanelType::from(rank.workspace, dist.tile_size(), true)) {}
 
   // On return everything is ordered before later work of the update lane. *info is this rank's own.
   void run() {
-    auto& lanes = rank_.lanes;
-    Device::iota(lanes.update, n_, rows_);
-    lanes.panel.wait(lanes.update.record());
-    lanes.copy.wait(lanes.update.record());
+    Device::iota(rank_.lanes.update, n_, rows_);
+    panels_.begin();
     if (dist_.steps() > 0) {
       advance(Step(0));
     }
     for (Step k(0); *k < dist_.steps(); ++k) {
-      Slot& slot = slots_[parity(k)];
       arrive(k);
       if (*k + 1 < dist_.steps()) {
         look_ahead(k);   // the next panel's columns first, and the panel itself,
         advance(k + 1);  // on its way while
       }
       update(k);  // the rest of the trailing matrix is brought up to date
-      slot.updated = lanes.update.record();
-      if (owner(k) != me_) {
-        slot.received.release();
-      }
+      panels_.updated(k);
     }
-    for (Slot& slot : slots_) {
-      lanes.panel.wait(slot.received);
-    }
-    lanes.update.wait(lanes.panel.record());
-    lanes.update.wait(lanes.copy.record());
+    panels_.end();
     interchange_left_columns();
     invert_diagonal_tiles();
   }
 
  private:
-  // What is in flight around one of the two panel buffers.
-  struct Slot {
-    Ticket received;                // the panel's publication
-    std::optional<Event> factored;  // the panel, where it was made
-    std::optional<Event> looked;    // look-ahead with the panel
-    std::optional<Event> updated;   // update with the panel
-  };
-
-  static std::size_t parity(Step k) { return static_cast<std::size_t>(*k & 1); }
-  int owner(Step k) const { return dist_.tile(k).rank; }
   Size width(Step k) const { return dist_.rows(dist_.tile(k)); }
   Size first(Step k) const { return dist_.eliminated(k); }  // row of the step's diagonal
   T* column(LocalTile t) const { return a_ + *dist_.begin(t) * n_; }
 
-  bool looks_ahead(Step k) const { return *k + 1 < dist_.steps() && owner(k + 1) == me_; }
+  bool looks_ahead(Step k) const { return *k + 1 < dist_.steps() && panels_.mine(k + 1); }
 
-  // Events that have not been yet are none to wait for.
-  static void wait_for(typename Device::Lane& lane,
-                       std::initializer_list<std::optional<Event>> events) {
-    for (const auto& event : events) {
-      if (event) {
-        lane.wait(*event);
-      }
-    }
-  }
-
-  // Later work of both lanes sees panel k, ready for updates. (A root's ticket would wait for all
-  // readers.)
+  // Later work of both lanes sees panel k, ready for updates.
   void arrive(Step k) {
     auto& lanes = rank_.lanes;
-    Slot& slot = slots_[parity(k)];
-    const Slot& before = slots_[parity(k + 1)];  // of step k - 1
     auto& lane = looks_ahead(k) ? lanes.panel : lanes.update;
-    if (owner(k) == me_) {
-      lane.wait(*slot.factored);
-    } else {
-      lane.wait(slot.received);
-    }
-    wait_for(lane, {slot.looked, slot.updated, before.updated});
-    PanelType& panel = panels_[parity(k)];
+    panels_.await(k, lane);
+    panels_.follow_updates(k, lane);
+    PanelType& panel = panels_[k];
     panel.prepare(lane);
-    if (owner(k) != me_) {
+    if (!panels_.mine(k)) {
       Device::template copy<std::int32_t>(lane, width(k), 1, panel.pivots(), n_, pivots_ + first(k),
                                           n_);
     }
@@ -130,25 +87,15 @@ class Lu {
 
   // Panel k: factor it if it is mine, send it or get ready to receive it.
   void advance(Step k) {
-    auto& lanes = rank_.lanes;
-    Slot& slot = slots_[parity(k)];
-    PanelType& panel = panels_[parity(k)];
-    const bool mine = owner(k) == me_;
-    if (mine || !Device::reads_in_place) {
-      // The buffer is about to be written: by me, or by the copy that brings the panel.
-      auto& writer = mine ? lanes.panel : lanes.copy;
-      writer.wait(slot.received);
-      wait_for(writer, {slot.updated, slot.looked});
-    }
+    PanelType& panel = panels_[k];
+    panels_.claim(k);
     panel.reshape(first(k), n_ - first(k), width(k));
-    const int next = *k + 1 < dist_.steps() ? owner(k + 1) : -1;
-    if (mine) {
+    if (panels_.mine(k)) {
       Watch watch(rank_.observer, me_, Observer::Task::panel, *k, dist_.steps());
       factor(k, panel);
-      slot.factored = lanes.panel.record();
+      panels_.made(k);
     }
-    slot.received = rank_.comm.publish(mine ? lanes.panel : lanes.copy, panel.message(),
-                                       panel.count(), panel.type(), owner(k), next);
+    panels_.publish(k, *k + 1 < dist_.steps() ? panels_.owner(k + 1) : -1);
   }
 
   void factor(Step k, PanelType& panel) {
@@ -166,10 +113,9 @@ class Lu {
       return;
     }
     Watch watch(rank_.observer, me_, Observer::Task::look_ahead, *k, dist_.steps());
-    auto& lanes = rank_.lanes;
     const LocalTile next = dist_.tile(k + 1).local;
-    apply(lanes.panel, k, dist_.begin(next), width(k + 1));
-    slots_[parity(k)].looked = lanes.panel.record();
+    apply(rank_.lanes.panel, k, dist_.begin(next), width(k + 1));
+    panels_.looked(k);
   }
 
   // All other columns of mine.
@@ -188,7 +134,7 @@ class Lu {
 
   void apply(typename Device::Lane& lane, Step k, LocalIndex begin, Size columns) {
     T* const top = top_ ? top_ + *begin * dist_.tile_size() : nullptr;
-    panels_[parity(k)].apply(lane, columns, a_ + *begin * n_ + first(k), n_, top);
+    panels_[k].apply(lane, columns, a_ + *begin * n_ + first(k), n_, top);
   }
 
   // What later panels did to the rows of each column tile below its diagonal tile. Backwards, with
@@ -205,7 +151,7 @@ class Lu {
     for (Step k(dist_.steps() - 1); *k >= 0; k += -1) {
       const Size below = first(k) + width(k);
       const Size count = n_ - below;
-      if (owner(k) == me_ && count > 0) {
+      if (panels_.mine(k) && count > 0) {
         T* const rows = column(dist_.tile(k).local) + below;
         Device::template put_rows<T>(lane, count, width(k), place + below, below, rows, n_, panel,
                                      count);
@@ -246,8 +192,7 @@ class Lu {
   std::int32_t* pivots_;
   std::int32_t* rows_;
   Info* info_;
-  std::array<PanelType, 2> panels_;
-  std::array<Slot, 2> slots_;
+  PanelBuffers<Device, PanelType> panels_;
 };
 
 // The whole of getrf: look for what is not finite, factor, agree.

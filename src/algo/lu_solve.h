@@ -83,6 +83,10 @@ class LuSolve {
   GlobalIndex own_begin() const { return dist_.global(me_, LocalIndex(0)); }
   bool has_tile(LocalTile t) const { return *t >= 0 && *t < dist_.local_tiles(me_); }
 
+  Watch watch_step(Size step) const {
+    return watch_solve_step(rank_, column_, step, 2 * dist_.steps());
+  }
+
   void wait_for(std::vector<Ticket>& tickets) {
     for (Ticket& ticket : tickets) {
       rank_.lanes.update.wait(ticket);
@@ -124,7 +128,7 @@ class LuSolve {
     };
     begin(0);
     for (Step k(0); *k < dist_.steps(); ++k) {
-      Watch watch(rank_.observer, me_, Observer::Task::solve, *k, 2 * dist_.steps());
+      const Watch watch = watch_step(*k);
       const Tile tile = dist_.tile(k);
       if (tile.rank == me_) {
         solve_tile(tile, Uplo::upper, Op::none);
@@ -161,8 +165,7 @@ class LuSolve {
     };
     begin(n_);
     for (Step k(dist_.steps() - 1); *k >= 0; k += -1) {
-      Watch watch(rank_.observer, me_, Observer::Task::solve, 2 * dist_.steps() - 1 - *k,
-                  2 * dist_.steps());
+      const Watch watch = watch_step(2 * dist_.steps() - 1 - *k);
       const Tile tile = dist_.tile(k);
       if (tile.rank == me_) {
         solve_tile(tile, Uplo::lower, Op::none);
@@ -233,7 +236,7 @@ class LuSolve {
     std::vector<Ticket> sent;
     Device::template fill<T>(lane, block_, n_, T(0), T(0), parts_, block_);
     for (Step k(0); *k < dist_.steps(); ++k) {
-      Watch watch(rank_.observer, me_, Observer::Task::solve, *k, 2 * dist_.steps());
+      const Watch watch = watch_step(*k);
       const Tile tile = dist_.tile(k);
       Ticket reduced = rank_.comm.reduce(lane, parts(k), block_ * width(k), dtype_of<T>,
                                          Reduction::sum, tile.rank);
@@ -257,8 +260,7 @@ class LuSolve {
     std::vector<Ticket> sent;
     Device::template fill<T>(lane, block_, n_, T(0), T(0), parts_, block_);
     for (Step k(dist_.steps() - 1); *k >= 0; k += -1) {
-      Watch watch(rank_.observer, me_, Observer::Task::solve, 2 * dist_.steps() - 1 - *k,
-                  2 * dist_.steps());
+      const Watch watch = watch_step(2 * dist_.steps() - 1 - *k);
       const Tile tile = dist_.tile(k);
       Ticket reduced = rank_.comm.reduce(lane, parts(k), block_ * width(k), dtype_of<T>,
                                          Reduction::sum, tile.rank);

@@ -50,11 +50,13 @@ class Qr {
       lanes.update.wait(*factored_);
       Size done = steps_.step(s).first + steps_.step(s).width;
       if (s + 1 < steps_.count()) {
-        done = look_ahead(s);  // the next panel's columns first, and the panel itself,
-        factor(s + 1);         // on its way while
+        done = look_ahead(s);  // the next panel's columns first, so that
       }
-      update(s, done);  // the rest is brought up to date
+      update(s, done);  // while the rest is brought up to date
       updated_ = lanes.update.record();
+      if (s + 1 < steps_.count()) {
+        factor(s + 1);  // the panel is on its way; its host may have to wait for numbers
+      }
     }
     lanes.update.wait(lanes.panel.record());
   }

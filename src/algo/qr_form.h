@@ -66,7 +66,8 @@ class QrForm {
       begin_complete();
     }
     for (Size s = steps_.count() - 1; s >= 0; --s) {
-      Watch watch(rank_.observer, me_, Observer::Task::update, s, steps_.count());
+      Watch watch(rank_.observer, me_, Observer::Task::update, steps_.count() - 1 - s,
+                  steps_.count());
       reflectors_.load(s);
       place_identity(s);
       const Size first = steps_.step(s).first;

@@ -133,7 +133,8 @@ class QrSolve {
     auto& lane = rank_.lanes.update;
     std::vector<Ticket> sent, received;
     for (Size s = steps_.count() - 1; s >= 0; --s) {
-      Watch watch(rank_.observer, me_, Observer::Task::solve, s, steps_.count());
+      Watch watch(rank_.observer, me_, Observer::Task::solve, steps_.count() - 1 - s,
+                  steps_.count());
       const QrStep step = steps_.step(s);
       const Size w = step.width, next = step.first + w;
       const bool mine = step.tile.rank == me_;

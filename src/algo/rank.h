@@ -49,4 +49,13 @@ class Watch {
   Size steps_;
 };
 
+// One of the steps that a solution takes for each block of right-hand sides; `column` is the first
+// of the present block.
+template <class Device>
+Watch watch_solve_step(const Rank<Device>& rank, Size column, Size step, Size steps) {
+  const Size width = rank.plan.rhs_block();
+  return {rank.observer, rank.comm.rank(), Observer::Task::solve, column / width * steps + step,
+          ceil_div(rank.plan.request().nrhs, width) * steps};
+}
+
 }  // namespace jaxmg

@@ -18,10 +18,10 @@ class Staging {
  public:
   // `least`: elements without which a chunk is of no use.
   Staging(const Workspace& workspace, Size least)
-      : send_(workspace.get<T>(Buffer::send_staging)),
-        receive_(workspace.get<T>(Buffer::receive_staging)) {
-    const Size count =
-        std::min(workspace.count(Buffer::send_staging), workspace.count(Buffer::receive_staging));
+      : send_(workspace.get_as<T>(Buffer::send_staging)),
+        receive_(workspace.get_as<T>(Buffer::receive_staging)) {
+    const Size count = std::min(workspace.count_as<T>(Buffer::send_staging),
+                                workspace.count_as<T>(Buffer::receive_staging));
     if (count < least) {
       throw std::invalid_argument("staging buffers hold " + std::to_string(count) +
                                   " elements, at least " + std::to_string(least) + " are needed");

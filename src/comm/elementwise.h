@@ -27,7 +27,7 @@ T sum_of(T a, T b) {
 template <class T>
 bool precedes(Reduction op, T b, T a) {
   const bool extreme = op == Reduction::min ? b < a : b > a;
-  return extreme || (b != b && a == a);
+  return extreme || (std::isnan(b) && !std::isnan(a));
 }
 
 // a <- a (op) x, real types.

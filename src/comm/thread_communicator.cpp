@@ -46,6 +46,8 @@ class Participation final : public CpuTicket::State {
  public:
   Participation(std::shared_ptr<Team> team, std::shared_ptr<Operation> op, int rank)
       : team_(std::move(team)), op_(std::move(op)), rank_(rank) {}
+  Participation(const Participation&) = delete;
+  Participation& operator=(const Participation&) = delete;
 
   void wait() override {
     settled_ = true;
@@ -97,6 +99,8 @@ void require_reduction(DType type, Reduction op) {
 class ThreadCommunicator final : public Communicator<tile::Cpu> {
  public:
   ThreadCommunicator(std::shared_ptr<Team> team, int rank) : team_(std::move(team)), rank_(rank) {}
+  ThreadCommunicator(const ThreadCommunicator&) = delete;
+  ThreadCommunicator& operator=(const ThreadCommunicator&) = delete;
   ~ThreadCommunicator() override { team_->leave(rank_); }
 
   int rank() const override { return rank_; }
@@ -370,6 +374,7 @@ std::vector<std::unique_ptr<Communicator<tile::Cpu>>> make_thread_communicators(
   require(time_limit.count() >= 0, "negative time limit");
   const std::shared_ptr<Team> team = Team::make(ranks, std::make_shared<Family>(time_limit));
   std::vector<std::unique_ptr<Communicator<tile::Cpu>>> communicators;
+  communicators.reserve(static_cast<std::size_t>(ranks));
   for (int r = 0; r < ranks; ++r) {
     communicators.push_back(std::make_unique<ThreadCommunicator>(team, r));
   }

@@ -52,6 +52,16 @@ Size choose_tile(const PlanRequest& q) {
   return tile;
 }
 
+// A block of this edge, and some vectors, lie in the memory of one multiprocessor.
+constexpr Size kWidestBandCuda = 64;
+
+// Half widths of the band of an eigenproblem: wide enough for fast products, while the work of the
+// second stage and of its reflectors grows with it.
+Size choose_band(const PlanRequest& q) {
+  const Size rows = std::max<Size>(1, ceil_div(q.n, q.ranks));
+  return std::min<Size>(q.n >= 1024 ? 64 : q.n >= 256 ? 32 : q.n >= 64 ? 16 : 8, rows);
+}
+
 Size choose_group(const PlanRequest& q, Size tile) {
   if (q.routine == Routine::potrf && q.order == Order::natural) {
     return 1;  // tiles that were dealt out do not follow each other in the matrix
@@ -87,6 +97,12 @@ Plan::Plan(const PlanRequest& request) : request_(request) {
   if (q.platform == Platform::cuda && q.type == DType::f32 && q.routine == Routine::potrf) {
     precision_ = q.precision;
   }
+  if (q.routine == Routine::syevd) {
+    tile_ = q.tile == 0 ? choose_band(q) : tile_;
+    if (q.platform == Platform::cuda) {
+      tile_ = std::min(tile_, kWidestBandCuda);
+    }
+  }
   if (q.routine == Routine::cyclic && q.tile > 0) {
     tile_ = q.tile;  // what the caller wants to see in storage: it may be wider than a shard
   }
@@ -107,6 +123,7 @@ Plan::Plan(const PlanRequest& request) : request_(request) {
     add_cholesky_entries(q, decided, list);
     add_lu_entries(q, decided, list);
     add_qr_entries(q, decided, list);
+    add_eigen_entries(q, decided, list);
     add_redistribution_entries(q, decided, list);
     add_triangular_entries(q, decided, list);
   } else {
@@ -204,6 +221,13 @@ double Plan::flops() const {
       const double half = request_.routine == Routine::orgqr ? 0.5 : 1.0;
       return unit * half * k * (4.0 * n * small - 2.0 * small * small);
     }
+    case Routine::syevd:
+      // Reduction; both back-transformations of the columns wanted, and about n^3 real ones in
+      // divide and conquer.
+      return unit * n * n * n * 4.0 / 3.0 +
+             (request_.vectors
+                  ? unit * 4.0 * n * n * static_cast<double>(request_.columns) + n * n * n
+                  : 0.0);
     case Routine::logdet:
     case Routine::getdet:
     case Routine::mirror:
@@ -262,7 +286,25 @@ std::string_view name(Buffer buffer) {
                                                           "update_even",
                                                           "update_odd",
                                                           "vendor_workspace",
+                                                          "eigenvalues",
+                                                          "result_vectors",
+                                                          "reflector_rows",
+                                                          "reflector_own_rows",
+                                                          "product_rows",
+                                                          "product_own_rows",
+                                                          "reflector_factors",
+                                                          "small_blocks",
+                                                          "band",
+                                                          "sweep_reflectors",
+                                                          "sweep_panel",
+                                                          "tridiagonal_vectors",
+                                                          "eigenvectors",
+                                                          "back_products",
+                                                          "secular_block",
+                                                          "scalars",
+                                                          "eigen_work",
                                                           "library"});
+  static_assert(names.size() == static_cast<std::size_t>(Buffer::library) + 1);
   return names[static_cast<std::size_t>(buffer)];
 }
 

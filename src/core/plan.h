@@ -82,8 +82,25 @@ enum class Buffer {
   rotation,            // of one block of an update
   update_even,         // n x k: what is to be added to a factor
   update_odd,
-  vendor_workspace,  // what it asks for
-  library,           // what the libraries of the lanes work in
+  vendor_workspace,     // what it asks for
+  eigenvalues,          // n reals
+  result_vectors,       // the rows of the eigenvectors wanted, where not in place of the matrix
+  reflector_rows,       // 2 tile x n: V^H and W^H of one panel
+  reflector_own_rows,   // 2 tile x L: the same in the own columns
+  product_rows,         // tile x n: (A V)^H
+  product_own_rows,     // tile x L
+  reflector_factors,    // triangular factors of all panels
+  small_blocks,         // tile x tile blocks
+  band,                 // 2 tile x n
+  sweep_reflectors,     // share of the reflectors of bulge chasing
+  sweep_panel,          // those of one group of sweeps, packed
+  tridiagonal_vectors,  // n x L reals
+  eigenvectors,         // n x columns of this rank
+  back_products,        // products in the back-transformation
+  secular_block,        // some eigenvectors of a secular equation
+  scalars,              // doubles that ranks tell each other
+  eigen_work,           // what tile operations of eigenproblems work in
+  library,              // what the libraries of the lanes work in
 };
 
 enum class Place { argument, result, scratch };
@@ -114,6 +131,7 @@ struct PlanRequest {
   Size library_bytes = 0;      // scratch that the tile library needs, asked by the caller
   Size columns = 0;            // of a matrix that is not square; where it is redistributed, 0: n
   Size vendor_bytes = 0;       // scratch that a vendor's library needs, likewise
+  bool vectors = false;        // eigenvectors too, `columns` of them
   Size staging_bytes = 0;      // of one staging buffer (0: choose); less than the least is raised
   Order order = Order::relabelled;  // in which a factor is, or has been, eliminated
 };
@@ -172,8 +190,19 @@ Size aux_count(Size n, int ranks, Size tile);
 // solve with them.
 Size lu_aux_count(const PlanRequest& request, Size tile);
 
-// The same for a QR factorisation of m x n: a tile x width triangle for each panel.
+// geqrf, ormqr, orgqr, qr_r, geqrs
+bool is_qr(Routine routine);
+
+// The most rows of a block that a QR factorisation makes orthonormal; 0 for other routines.
+Size orthonormal_rows(const PlanRequest& request, Size tile);
+
+// Elements per rank for a QR factorisation of m x n: a tile x width triangle for each panel.
 Size qr_aux_count(Size m, Size n, Size tile);
+
+// Sweeps of bulge chasing in a band of half width b that are kept and applied together, and groups
+// of them that are carried out before their reflectors are sent on.
+Size sweep_group(Size b);
+Size sweep_batch(Platform platform);
 
 std::string_view name(Buffer buffer);
 

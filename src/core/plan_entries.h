@@ -58,10 +58,11 @@ void add_triangular_entries(const PlanRequest& request, const Decisions& decided
 // mirror, cyclic
 void add_redistribution_entries(const PlanRequest& request, const Decisions& decided,
                                 EntryList& list);
+// syevd
+void add_eigen_entries(const PlanRequest& request, const Decisions& decided, EntryList& list);
 
 // geqrf, ormqr, orgqr, qr_r, geqrs: n is the number of rows; nrhs, for orgqr, that of columns of Q.
 void add_qr_entries(const PlanRequest& request, const Decisions& decided, EntryList& list);
-bool is_qr(Routine routine);
 // Columns that a QR factorisation eliminates together.
 Size choose_qr_tile(const PlanRequest& request);
 

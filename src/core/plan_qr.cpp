@@ -22,6 +22,10 @@ bool is_qr(Routine routine) {
   }
 }
 
+Size orthonormal_rows(const PlanRequest& q, Size tile) {
+  return q.routine == Routine::geqrf ? std::max(ceil_div(q.n, q.ranks), q.ranks * tile) : 0;
+}
+
 // Panels cost about three times the operations of an update a column, so they are narrow while the
 // matrix is.
 Size choose_qr_tile(const PlanRequest& q) {

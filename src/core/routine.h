@@ -24,6 +24,7 @@ enum class Routine {
   orgqr,       // Q and R in full
   qr_r,        // R in full
   geqrs,       // least squares or minimum norm from a QR factorisation
+  syevd,       // eigenvalues and eigenvectors
   trsm,        // solution with a triangular matrix
   cholupdate,  // factor of a matrix to which something of low rank has been added
 };
@@ -44,6 +45,7 @@ inline constexpr auto kRoutineNames = std::to_array<std::string_view>({
     "orgqr",
     "qr_r",
     "geqrs",
+    "syevd",
     "trsm",
     "cholupdate",
 });

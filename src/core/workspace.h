@@ -22,6 +22,17 @@ class Workspace {
     return e.count > 0 ? reinterpret_cast<T*>(base_ + e.offset) : nullptr;
   }
   Size count(Buffer buffer) const { return plan_->entry(buffer).count; }
+  // The same memory for another type, and how many of them there is room for.
+  template <class T>
+  T* get_as(Buffer buffer) const {
+    const Entry e = plan_->entry(buffer);
+    return count_as<T>(buffer) > 0 ? reinterpret_cast<T*>(base_ + e.offset) : nullptr;
+  }
+  template <class T>
+  Size count_as(Buffer buffer) const {
+    const Entry e = plan_->entry(buffer);
+    return e.place == Place::scratch ? e.bytes() / static_cast<Size>(sizeof(T)) : 0;
+  }
 
  private:
   const Plan* plan_;

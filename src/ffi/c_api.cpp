@@ -65,6 +65,7 @@ std::int64_t jaxmg_plan(const jaxmg_plan_request* q, char* out, std::int64_t cap
     request.replicated_rhs = q->replicated_rhs != 0;
     request.library_bytes = q->library_bytes;
     request.columns = q->columns;
+    request.vectors = q->vectors != 0;
     request.precision = static_cast<Precision>(q->precision);
     request.order = static_cast<Order>(q->order);
     request.backend = static_cast<Backend>(q->backend);

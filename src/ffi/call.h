@@ -27,6 +27,7 @@ enum jaxmg_routine : std::int32_t {
   JAXMG_ORGQR,
   JAXMG_QR_R,
   JAXMG_GEQRS,
+  JAXMG_SYEVD,
   JAXMG_TRSM,
   JAXMG_CHOLUPDATE,
 };
@@ -84,6 +85,9 @@ struct jaxmg_call {
   std::int64_t transpose;   // solve with 0 A, 1 A^T, 2 A^H
   std::int64_t adjoint;     // Q^H instead of Q; minimum norm instead of least squares
   std::int64_t backend;     // Backend of core/plan.h
+  std::int64_t vectors;     // eigenvectors too
+  std::int64_t first;       // first of them that is wanted
+  std::int64_t count;       // number of them
   std::int64_t unit;        // the diagonal counts as ones
   std::int64_t downdate;    // take away instead of add
 
@@ -116,6 +120,8 @@ struct jaxmg_plan_request {
   std::int32_t replicated_rhs;
   std::int32_t precision;
   std::int32_t backend;
+  std::int32_t vectors;
+  std::int32_t spare;
   std::int64_t n;
   std::int64_t nrhs;
   std::int64_t tile;

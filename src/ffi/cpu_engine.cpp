@@ -75,6 +75,9 @@ RunningCalls& running_calls() {
 }
 
 struct AtExit {
+  AtExit() = default;
+  AtExit(const AtExit&) = delete;
+  AtExit& operator=(const AtExit&) = delete;
   ~AtExit() { running_calls().close(std::chrono::seconds(10)); }
 };
 const AtExit at_exit;

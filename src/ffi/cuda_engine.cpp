@@ -206,17 +206,26 @@ class RankCall {
  private:
   PlanRequest full_request() {
     PlanRequest request = team_.kind.request;
-    request.library_bytes = device_.lanes().library_bytes(request.type, Plan(request).tile());
+    request.library_bytes =
+        device_.lanes().library_bytes(request.type, Plan(request).tile(), panel_rows(request));
     if (team_.vendor) {
       request.vendor_bytes = team_.vendor->library().workspace_bytes();
     }
     return request;
   }
 
+  static tile::PanelRows panel_rows(const PlanRequest& request) {
+    return {orthonormal_rows(request, Plan(request).tile()),
+            request.routine == Routine::getrf ? request.n : 0};
+  }
+
   // Everything that can fail before work has been enqueued.
   void prepare() {
     operands_ = sort_operands(call_, plan_);
     device_.prepare(plan_.request().type);
+    if (is_qr(plan_.routine())) {
+      device_.prepare_qr(plan_.request().type);
+    }
     const Size bytes = plan_.scratch_bytes();
     scratch_ =
         bytes > 0 ? call_.allocate(call_.allocator, static_cast<std::size_t>(bytes)) : nullptr;
@@ -232,7 +241,7 @@ class RankCall {
     const Workspace workspace(plan_, scratch_);
     const Entry library = plan_.entry(Buffer::library);
     lanes.bind(workspace.get<float>(Buffer::library), library.bytes(), plan_.request().type,
-               plan_.tile());
+               plan_.tile(), panel_rows(plan_.request()));
     StreamFork fork(comm_, lanes, device_.events(), static_cast<cudaStream_t>(call_.stream));
     for (const AliasedPair& pair : operands_.aliased) {
       JAXMG_CUDA_CHECK(cudaMemcpyAsync(pair.to, pair.from, pair.bytes, cudaMemcpyDeviceToDevice,

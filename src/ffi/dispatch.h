@@ -15,6 +15,7 @@
 #include "algo/mirror.h"
 #include "algo/rank.h"
 #include "algo/triangular_solve.h"
+#include "ffi/dispatch_eigen.h"
 #include "ffi/dispatch_lu.h"
 #include "ffi/dispatch_qr.h"
 #include "ffi/operands.h"
@@ -56,6 +57,8 @@ void run_routine(Rank<Device>& rank, const CallKind& kind, const Operands& o) {
     case Routine::qr_r:
     case Routine::geqrs:
       return run_qr_routine<Device, T>(rank, kind, o);
+    case Routine::syevd:
+      return run_eigen<Device, T>(rank, kind, o);
     case Routine::mirror:
       return mirror_triangle<Device, T>(rank, plan.distribution(Order::natural),
                                         kind.triangle == 0 ? Uplo::lower : Uplo::upper, matrix);
@@ -67,7 +70,7 @@ void run_routine(Rank<Device>& rank, const CallKind& kind, const Operands& o) {
     }
     case Routine::cholupdate:
       return cholesky_update<Device, T>(rank, kind.downdate, matrix, tile_inverse,
-                                        static_cast<const T*>(o.vectors), o.info);
+                                        static_cast<const T*>(o.added), o.info);
   }
   throw std::logic_error("no rank program for this routine");
 }

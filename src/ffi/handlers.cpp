@@ -120,6 +120,8 @@ const char* name_of(jaxmg_routine routine) {
       return "jaxmg_qr_r";
     case JAXMG_GEQRS:
       return "jaxmg_geqrs";
+    case JAXMG_SYEVD:
+      return "jaxmg_syevd";
     case JAXMG_TRSM:
       return "jaxmg_trsm";
     case JAXMG_CHOLUPDATE:
@@ -191,6 +193,11 @@ class Decoder {
       case JAXMG_ORMQR:
       case JAXMG_GEQRS:
         return get(given, "adjoint", call_.adjoint);
+      case JAXMG_SYEVD:
+        get(given, "triangle", call_.triangle);
+        get(given, "vectors", call_.vectors);
+        get(given, "first", call_.first);
+        return get(given, "count", call_.count);
       case JAXMG_MIRROR:
         return get(given, "triangle", call_.triangle);
       case JAXMG_TRSM:
@@ -367,6 +374,7 @@ XLA_FFI_DEFINE_HANDLER_SYMBOL(jaxmg_ormqr, execute<JAXMG_ORMQR>, JAXMG_BINDING);
 XLA_FFI_DEFINE_HANDLER_SYMBOL(jaxmg_orgqr, execute<JAXMG_ORGQR>, JAXMG_BINDING);
 XLA_FFI_DEFINE_HANDLER_SYMBOL(jaxmg_qr_r, execute<JAXMG_QR_R>, JAXMG_BINDING);
 XLA_FFI_DEFINE_HANDLER_SYMBOL(jaxmg_geqrs, execute<JAXMG_GEQRS>, JAXMG_BINDING);
+XLA_FFI_DEFINE_HANDLER_SYMBOL(jaxmg_syevd, execute<JAXMG_SYEVD>, JAXMG_BINDING);
 
 // What XLA must be told of the state's type before the first call.
 extern "C" void* jaxmg_type_id() {

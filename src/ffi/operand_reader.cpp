@@ -56,9 +56,8 @@ void OperandReader::fail(const std::string& what) const {
   throw std::invalid_argument(target_name(call_) + ": " + what);
 }
 
-const jaxmg_buffer& OperandReader::checked(const jaxmg_buffer& b, const char* role,
-                                           const char* name, DType type,
-                                           std::initializer_list<Size> dims) const {
+void OperandReader::check(const jaxmg_buffer& b, const char* role, const char* name, DType type,
+                          std::initializer_list<Size> dims) const {
   bool same =
       b.dtype == static_cast<std::int32_t>(type) && static_cast<std::size_t>(b.rank) == dims.size();
   const Size* expected = dims.begin();
@@ -73,7 +72,6 @@ const jaxmg_buffer& OperandReader::checked(const jaxmg_buffer& b, const char* ro
   if (!b.data && elements(b) > 0) {
     fail(std::string(role) + " '" + name + "' has no data");
   }
-  return b;
 }
 
 DType OperandReader::matrix_type() const {

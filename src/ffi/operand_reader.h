@@ -20,19 +20,21 @@ class OperandReader {
   void counts(std::int32_t arguments, std::int32_t results) const;
   const jaxmg_buffer& argument(int place, const char* name, DType type,
                                std::initializer_list<Size> dims) const {
-    return checked(call_.arguments[place], "operand", name, type, dims);
+    check(call_.arguments[place], "operand", name, type, dims);
+    return call_.arguments[place];
   }
   const jaxmg_buffer& result(int place, const char* name, DType type,
                              std::initializer_list<Size> dims) const {
-    return checked(call_.results[place], "result", name, type, dims);
+    check(call_.results[place], "result", name, type, dims);
+    return call_.results[place];
   }
   // The type of argument 1.
   DType matrix_type() const;
   [[noreturn]] void fail(const std::string& what) const;
 
  private:
-  const jaxmg_buffer& checked(const jaxmg_buffer& b, const char* role, const char* name, DType type,
-                              std::initializer_list<Size> dims) const;
+  void check(const jaxmg_buffer& b, const char* role, const char* name, DType type,
+             std::initializer_list<Size> dims) const;
 
   const jaxmg_call& call_;
 };

@@ -15,9 +15,9 @@ bool CallKind::operator==(const CallKind& other) const {
          a.ranks == b.ranks && a.tile == b.tile && a.mirror == b.mirror &&
          a.precision == b.precision && a.backend == b.backend &&
          a.replicated_rhs == b.replicated_rhs && a.order == b.order && a.transpose == b.transpose &&
-         a.columns == b.columns && triangle == other.triangle && inverse == other.inverse &&
-         adjoint == other.adjoint && transpose == other.transpose && unit == other.unit &&
-         downdate == other.downdate;
+         a.columns == b.columns && a.vectors == b.vectors && triangle == other.triangle &&
+         inverse == other.inverse && adjoint == other.adjoint && first == other.first &&
+         transpose == other.transpose && unit == other.unit && downdate == other.downdate;
 }
 
 void check_context_operand(const jaxmg_call& call) {
@@ -63,9 +63,10 @@ CallKind call_kind(const jaxmg_call& call, const Context& context, Platform plat
                 ", expected 0 (native) or, on GPUs, 1 (cuSOLVERMg)");
   }
   q.backend = static_cast<Backend>(call.backend);
-  if (q.n < 0 || q.tile < 1) {
+  const std::int64_t least = q.routine == Routine::syevd ? 0 : 1;  // 0: the plan chooses
+  if (q.n < 0 || q.tile < least) {
     reader.fail("attributes n = " + std::to_string(q.n) + ", tile = " + std::to_string(q.tile) +
-                "; expected n >= 0 and tile >= 1");
+                "; expected n >= 0 and tile >= " + std::to_string(least));
   }
   q.order = call.natural != 0 ? Order::natural : Order::relabelled;
   switch (q.routine) {
@@ -103,6 +104,9 @@ CallKind call_kind(const jaxmg_call& call, const Context& context, Platform plat
     case Routine::qr_r:
     case Routine::geqrs:
       read_qr_kind(reader, call, kind);
+      break;
+    case Routine::syevd:
+      read_eigen_kind(call, kind);
       break;
     case Routine::mirror:
     case Routine::trsm:
@@ -186,6 +190,9 @@ Operands sort_operands(const jaxmg_call& call, const Plan& plan) {
     case Routine::qr_r:
     case Routine::geqrs:
       return sort_qr_operands(r, call, plan);
+    case Routine::syevd:
+      sort_eigen_operands(call, plan, o);
+      break;
     case Routine::mirror:
     case Routine::trsm:
     case Routine::cholupdate:

@@ -18,6 +18,8 @@
 //                  without adjoint (per, nrhs)               (rows, nrhs)
 //   jaxmg_geqrs    work, aux, info, b (rows, nrhs), or       (columns, nrhs), or (rows, nrhs), and
 //                  with adjoint (columns, nrhs)              info int32[8]
+//   jaxmg_syevd    a (rows, n)                               w (n), work = a, V (rows, count),
+//                                                            info int32[8]
 //   jaxmg_mirror   a (rows, n)                               a
 //   jaxmg_trsm     a (rows, n), b (n or rows, nrhs)          x = b
 //   jaxmg_cholupdate   work, aux, info, v (n, k)             work, aux, info
@@ -26,7 +28,8 @@
 //
 // Matrices are row-major shards. A result that has an argument's name is aliased to it: they are
 // one buffer, unless XLA could not arrange it. In the QR family n is the number of rows of A,
-// per = ceil(min(n, columns) / ranks), and q and work may be one buffer.
+// per = ceil(min(n, columns) / ranks), and q and work may be one buffer. V is absent without
+// vectors, and where count = n: then it is in `work`.
 #pragma once
 
 #include <cstdint>
@@ -73,7 +76,9 @@ struct Operands {
   const void* right_hand_side = nullptr;  // where the solution has another shape
   void* triangular = nullptr;             // R
   Info* report = nullptr;                 // info of the operation itself
-  const void* vectors = nullptr;          // what is added to a factor
+  void* values = nullptr;                 // eigenvalues
+  void* vectors = nullptr;                // eigenvectors, or null
+  const void* added = nullptr;            // what is added to a factor
   std::vector<AliasedPair> aliased;
 };
 
@@ -83,6 +88,7 @@ struct CallKind {
   std::int64_t triangle = -1;
   bool inverse = false;
   bool adjoint = false;
+  std::int64_t first = 0;  // eigenvector
   std::int64_t transpose = 0;
   bool unit = false;
   bool downdate = false;
@@ -103,8 +109,10 @@ CallKind call_kind(const jaxmg_call& call, const Context& context, Platform plat
 // Checks all buffers against the plan, and sorts them.
 Operands sort_operands(const jaxmg_call& call, const Plan& plan);
 
-// The parts of the last two for a family.
+// The parts of call_kind and sort_operands that belong to one family.
 void read_lu_attributes(const jaxmg_call& call, CallKind& kind);
 void sort_lu_operands(const jaxmg_call& call, const Plan& plan, Operands& operands);
+void read_eigen_kind(const jaxmg_call& call, CallKind& kind);
+void sort_eigen_operands(const jaxmg_call& call, const Plan& plan, Operands& operands);
 
 }  // namespace jaxmg

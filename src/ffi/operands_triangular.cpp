@@ -65,7 +65,7 @@ void sort_triangular_operands(const jaxmg_call& call, const Plan& plan, Operands
       o.aux = in_place(o, r.argument(2, "aux", q.type, {aux}), r.result(1, "aux", q.type, {aux}));
       o.info = static_cast<Info*>(in_place(o, r.argument(3, "info", DType::i32, {8}),
                                            r.result(2, "info", DType::i32, {8})));
-      o.vectors = r.argument(4, "v", q.type, {n, q.nrhs}).data;
+      o.added = r.argument(4, "v", q.type, {n, q.nrhs}).data;
       break;
   }
 }

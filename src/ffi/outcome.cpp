@@ -15,6 +15,8 @@ Outcome outcome_of_current_exception() {
     return {mismatch ? JAXMG_INVALID_ARGUMENT : JAXMG_ABORTED, e.what(), true};
   } catch (const ScratchError& e) {
     return {JAXMG_RESOURCE_EXHAUSTED, e.what()};
+  } catch (const UnimplementedError& e) {
+    return {JAXMG_UNIMPLEMENTED, e.what()};
   } catch (const vendor::UnavailableError& e) {
     return {JAXMG_UNIMPLEMENTED, e.what()};
   } catch (const std::bad_alloc&) {

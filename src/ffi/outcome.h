@@ -25,6 +25,12 @@ class ScratchError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+// What an engine does not do, on any rank.
+class UnimplementedError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
 // The outcome that belongs to the exception in flight, called from a catch block.
 Outcome outcome_of_current_exception();
 

@@ -80,8 +80,13 @@ bool is_main_task(Routine routine, Observer::Task task) {
 }  // namespace
 
 void ProgressObserver::end(int, Task task, Size step, Size steps) {
-  if (report_ && is_main_task(routine_, task)) {
-    report_(static_cast<float>(work_done(routine_, step + 1, steps)));
+  if (!report_ || !is_main_task(routine_, task)) {
+    return;
+  }
+  const double done = work_done(routine_, step + 1, steps);
+  if (done > done_) {  // a routine may go through its steps more than once
+    done_ = done;
+    report_(static_cast<float>(done));
   }
 }
 

@@ -87,6 +87,7 @@ class ProgressObserver final : public Observer {
  private:
   Routine routine_;
   Report report_;
+  double done_ = 0;
 };
 
 }  // namespace jaxmg

@@ -108,6 +108,38 @@
 //   reset(lane, info)                        *info <- success
 //   set_if_ok(lane, kind, position, info)    *info <- (kind, position) unless it has failed already
 //   set_phase(lane, phase, rank, info)       marks a failed info that has no phase yet
+//
+// For eigenproblems (a device without them says so by solves_eigenproblems = false). Arrays marked
+// "host" are in the host's memory; operations that return them wait for the lane. `work` is
+// Buffer::eigen_work of a plan, which may be null where a device needs none.
+//
+//   max_abs(lane, m, n, a, lda, result)      result[0] = max(result[0], |Re a_ij|, |Im a_ij|),
+//                                            result[1] = 1 if an element is not finite
+//   multiply(lane, m, n, factor, a, lda)     a <- factor a, factor being real
+//   real_diagonal(lane, n, a, stride)        Im a_i <- 0 for n elements at this distance
+//   householder_panel(lane, m, w, a, lda, r, ldr, t, ldt, work)
+//                    QR of a (m x w), k = min(m, w): a <- V (m x k, unit lower trapezoid, zeros
+//                    above), r (k x w) <- R, t (k x k, zeros below the diagonal) <- T with
+//                    Q = I - V T V^H and diagonal elements of R real
+//   store_band(lane, m, w, b, block, ldb, band, ld)
+//                    band[i - j + j ld] <- block_ij for 0 <= i - j <= b
+//   chase(lane, batch, band, ld, v, work)    the sweeps of a SweepBatch (tile/eigen.h) on a band
+//                    matrix, A_ij at band[i - j + j ld], ld = 2 b, zero below its half width b; v
+//                    (null: not kept) <- their reflectors
+//   pack_sweeps(lane, group, v, packed)      packed <- V and V T of each step of a group
+//   tridiagonal_part(lane, n, band, ld, d, e)    host d, e <- (real) diagonal and sub-diagonal
+//   widen(lane, n, src, dst)                 dst <- src, real numbers to the element type
+//   to_host(lane, n, src, host dst), from_host(lane, m, n, host src, lds, dst, ldd)
+//                    between real numbers of the device and doubles of the host
+//   gather_rows(lane, m, host index, n, src, lds, dst, ldd, work)  row i of dst <- row index_i of src
+//   rotate_rows(lane, count, host rotations, n, a, lda, work)      one Rotation after the other
+//   secular_roots(lane, k, host d, z, rho, first, count, host origin, tau, work) -> converged
+//   secular_weights(lane, k, host d, z, origin, tau, first, count, host weights, work)
+//   secular_vectors(lane, k, host d, weights, origin, tau, place, count, host roots, u, ldu, work)
+//                    column c of u (k x count) <- unit eigenvector roots[c], element j in row
+//                    place[j]; see tile/secular.h
+//   bisect(lane, n, host d, e2, low, high, tolerance, first, count, host w, work)
+//                    w[first + i] <- eigenvalues, see tile/sturm.h
 //   random_vector(lane, n, first, scale, v)  v_i <- scale times a real number in (-1, 1) made from
 //                                            first + i alone
 // clang-format on

@@ -32,7 +32,8 @@ std::vector<jaxmg_call_progress> listed(ProgressBoard& board) {
 }
 
 TEST(WorkDone, GrowsFromNothingToAll) {
-  for (const Routine routine : {Routine::potrf, Routine::potrs, Routine::potri, Routine::cyclic}) {
+  for (const Routine routine : {Routine::potrf, Routine::potrs, Routine::potri, Routine::cyclic,
+                                Routine::getrf, Routine::geqrf, Routine::orgqr}) {
     constexpr Size steps = 12;
     EXPECT_EQ(work_done(routine, 0, steps), 0);
     EXPECT_EQ(work_done(routine, steps, steps), 1);
@@ -99,6 +100,16 @@ TEST(Progress, OtherTasksDoNotCount) {
   EXPECT_FLOAT_EQ(told, 0.25F);
 }
 
+TEST(Progress, NeverGoesBack) {
+  float told = 0;
+  ProgressObserver observer(Routine::geqrs, [&](float done) { told = done; });
+  observer.end(0, Observer::Task::solve, 2, 4);
+  observer.end(0, Observer::Task::solve, 0, 4);
+  EXPECT_FLOAT_EQ(told, 0.75F);
+  observer.end(0, Observer::Task::solve, 3, 4);
+  EXPECT_FLOAT_EQ(told, 1.0F);
+}
+
 TEST(Progress, AnObserverWithoutWatchersDoesNothing) {
   ProgressObserver observer(Routine::potrf, nullptr);
   observer.end(0, Observer::Task::update, 0, 2);
@@ -128,6 +139,7 @@ TEST(Progress, RanksAndWatchersMeetSafely) {
   constexpr int ranks = 4;
   const auto call = board.begin(request(Routine::potrf, 10, ranks), zeros);
   std::vector<std::thread> threads;
+  threads.reserve(ranks);
   for (int rank = 0; rank < ranks; ++rank) {
     threads.emplace_back([&, rank] {
       ProgressObserver observer(Routine::potrf, [&](float done) { call->set(rank, done); });

@@ -7,10 +7,14 @@
 #include "algo/cyclic.h"
 #include "algo/first_failing_minor.h"
 #include "check.h"
+#include "gpu_ranks.h"
 #include "rank_run.h"
+#include "tile/cuda/cuda.h"
 
 namespace jaxmg::test {
 namespace {
+
+using tile::Cuda;
 
 template <class T>
 void check_solve(Group& group, int devices, int ranks, Size n, Size tile, Triangle valid,

@@ -3,6 +3,12 @@
 //   device_check                         everything, one line a group; exit status 1 on a failure
 //   device_check --time N [TYPE [TILE [GROUP [DEVICES]]]]
 //                                        seconds of a factorisation of order N, on 1 .. all devices
+//   device_check --qr M N [TYPE [TILE]]  seconds of a QR factorisation, on 1 .. all devices
+//   device_check --time-lu N [TYPE [TILE [DEVICES]]]
+//                                        the same for LU
+//   device_check --eigen                 the group of eigenproblems alone
+//   device_check --eigen-time N [TYPE [TILE [DEVICES]]]
+//                                        seconds of an eigenproblem of order N
 //   device_check --tiles ROWS TILE       microseconds of the operations of a panel
 #include <cstdlib>
 #include <cstring>
@@ -31,16 +37,47 @@ int main(int argc, char** argv) {
       }
       return 0;
     }
+    if (argc > 2 && std::strcmp(argv[1], "--time-lu") == 0) {
+      const std::string type = argc > 3 ? argv[3] : "f64";
+      const Size tile = argc > 4 ? std::atoll(argv[4]) : 0;
+      const int most = argc > 5 ? std::atoi(argv[5]) : devices;
+      for (int used = argc > 5 ? most : 1; used <= most; used *= 2) {
+        test::time_lu(used, std::atoll(argv[2]), type, tile);
+      }
+      return 0;
+    }
     if (argc > 3 && std::strcmp(argv[1], "--tiles") == 0) {
       test::time_tiles(std::atoll(argv[2]), std::atoll(argv[3]));
       return 0;
     }
+    if (argc > 3 && std::strcmp(argv[1], "--qr") == 0) {
+      const std::string type = argc > 4 ? argv[4] : "f64";
+      for (int used = 1; used <= devices; used *= 2) {
+        test::time_qr(used, std::atoll(argv[2]), std::atoll(argv[3]), type,
+                      argc > 5 ? std::atoll(argv[5]) : 0);
+      }
+      return 0;
+    }
+    if (argc > 2 && std::strcmp(argv[1], "--eigen-time") == 0) {
+      const int used = argc > 5 ? std::atoi(argv[5]) : devices;
+      test::time_eigen(used, std::atoll(argv[2]), argc > 3 ? argv[3] : "f64",
+                       argc > 4 ? std::atoll(argv[4]) : 0);
+      return 0;
+    }
     std::printf("%d devices\n", devices);
+    if (argc > 1 && std::strcmp(argv[1], "--eigen") == 0) {
+      test::check_eigen(devices);
+      return test::Group::total_failures() == 0 ? 0 : 1;
+    }
     test::check_tiles();
     test::check_panel_operations();
     test::check_communicator(devices);
+    test::check_lu_tiles();
     test::check_cholesky(devices);
     test::check_factors(devices);
+    test::check_qr(devices);
+    test::check_lu(devices);
+    test::check_eigen(devices);
   } catch (const std::exception& e) {
     std::printf("stopped by: %s\n", e.what());
     return 1;

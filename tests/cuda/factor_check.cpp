@@ -10,6 +10,8 @@
 namespace jaxmg::test {
 namespace {
 
+using tile::Cuda;
+
 // What ranks hold of a matrix, put together; rows are not divisible by anything.
 template <class T>
 class Gathered {

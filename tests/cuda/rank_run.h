@@ -1,7 +1,8 @@
-// Rank programs on ranks that are GPUs.
+// Rank programs on GPUs as the engine calls them: scratch from a plan, lanes bound to it.
 #pragma once
 
 #include <algorithm>
+#include <memory>
 #include <vector>
 
 #include "algo/rank.h"
@@ -12,13 +13,11 @@
 
 namespace jaxmg::test {
 
-using tile::Cuda;
-
 // One rank's buffers and its calls.
 template <class T>
 class RankRun {
  public:
-  RankRun(GpuRank& gpu, Size n, Size tile, Triangle valid, Size group = 0,
+  RankRun(GpuRank& gpu, Size n, Size tile, Triangle valid = Triangle::whole, Size group = 0,
           Precision precision = Precision::native)
       : gpu_(gpu), n_(n), tile_(tile), valid_(valid), group_(group), precision_(precision) {
     gpu_.context.prepare(dtype_of<T>);
@@ -35,7 +34,8 @@ class RankRun {
     q.precision = precision_;
     q.platform = Platform::cuda;
     q.mirror = valid_ != Triangle::whole;
-    q.library_bytes = gpu_.context.lanes().library_bytes(dtype_of<T>, Plan(q).tile());
+    q.library_bytes =
+        gpu_.context.lanes().library_bytes(dtype_of<T>, Plan(q).tile(), {.lu = lu_rows(routine)});
     return q;
   }
 
@@ -49,9 +49,10 @@ class RankRun {
     JAXMG_CUDA_CHECK(cudaDeviceSynchronize());
     auto& lanes = gpu_.context.lanes();
     const Entry library = plan.entry(Buffer::library);
-    lanes.bind(scratch.get() + library.offset, library.bytes(), dtype_of<T>, tile_);
+    lanes.bind(scratch.get() + library.offset, library.bytes(), dtype_of<T>, tile_,
+               {.lu = lu_rows(q.routine)});
     Observer observer;
-    Rank<Cuda> rank{gpu_.comm, lanes, plan, Workspace(plan, scratch.get()), observer};
+    Rank<tile::Cuda> rank{gpu_.comm, lanes, plan, Workspace(plan, scratch.get()), observer};
     tile::CudaLane stream(tile::StreamPriority::lowest, std::make_shared<tile::EventPool>());
     StreamFork region(gpu_.comm, lanes, gpu_.context.events(), stream.stream());
     program(rank);
@@ -62,6 +63,8 @@ class RankRun {
   Size tile() const { return tile_; }
 
  private:
+  Size lu_rows(Routine routine) const { return routine == Routine::getrf ? n_ : 0; }
+
   GpuRank& gpu_;
   Size n_;
   Size tile_;

@@ -62,3 +62,35 @@ def relative(found, expected):
     if expected.size == 0:
         return 0.0
     return float(ratio(np.max(np.abs(found - expected)), np.max(np.abs(expected))))
+
+
+def orthogonality(q):
+    """norm1(I - Q^H Q) / (m eps)."""
+    dtype = np.asarray(q).dtype
+    q = np.asarray(q).astype(wide(dtype))
+    return ratio(norm1(np.eye(q.shape[1]) - q.conj().T @ q), max(q.shape[0], 1) * eps(dtype))
+
+
+def eigen_residual(a, w, v):
+    """norm1(A V - V diag(w)) / (n eps norm1(A)), of a matrix scaled to about 1."""
+    dtype = np.asarray(v).dtype
+    scale = np.max(np.abs(a), initial=0) or 1.0
+    a, w = (np.asarray(x).astype(wide(dtype)) / scale for x in (a, w))
+    v = np.asarray(v).astype(wide(dtype))
+    return ratio(norm1(a @ v - v * w), a.shape[0] * eps(dtype) * norm1(a))
+
+
+def product_residual(a, *factors):
+    """norm1(A - the product of the factors) / (max(m, n) eps norm1(A)), A scaled to about 1.
+
+    The last factor but one, or the last of two, carries the scale of A.
+    """
+    dtype = np.asarray(factors[0]).dtype
+    scale = np.max(np.abs(a), initial=0) or 1.0
+    parts = [np.asarray(x).astype(wide(dtype)) for x in factors]
+    parts[1] = parts[1] / scale
+    product = parts[0]
+    for part in parts[1:]:
+        product = product * part if part.ndim == 1 else product @ part
+    a = np.asarray(a).astype(wide(dtype)) / scale
+    return ratio(norm1(a - product), max(a.shape) * eps(dtype) * norm1(a))

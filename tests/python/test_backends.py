@@ -47,6 +47,15 @@ def test_other_names_are_refused_with_those_that_are_known(call, backend):
         call(spd(8), backend=backend)
 
 
+def test_routines_that_the_library_is_not_used_for_say_so():
+    for call in (
+        lambda: jaxmg.lu_solve(spd(8), np.ones(8), backend="cusolvermg"),
+        lambda: jaxmg.plan("cyclic_1d", 8, "float64", backend="cusolvermg"),
+    ):
+        with pytest.raises(ValueError, match="backend: got 'cusolvermg' for .*None, 'native'"):
+            call()
+
+
 def test_none_is_native(mesh):
     a, b = spd(24), np.ones(24)
     assert_solved(a, jaxmg.potrs(a, b, mesh=mesh, backend=None), b)
@@ -157,7 +166,7 @@ def library(monkeypatch):
     from jaxmg import _calls
 
     def use(devices):
-        monkeypatch.setattr(_calls, "_call", stand_in(devices))
+        monkeypatch.setattr(_calls, "call", stand_in(devices))
         monkeypatch.setattr(_native, "require_backend", lambda backend, platform: None)
 
     yield use

@@ -342,7 +342,7 @@ def test_small_run_end_to_end(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"routine": "nothing"}, "accepted are potrs, dispatch"),
+        ({"routine": "nothing"}, "accepted are potrs, potri"),
         ({"dtype": ["int8"]}, "accepted are float32"),
         ({"against": ["nobody"]}, "accepted are cusolvermg, jax"),
         ({"n": [0]}, "at least 1"),
@@ -372,3 +372,56 @@ def test_command_measures_in_processes_of_their_own(tmp_path):
     assert [len(e["devices"]) for e in written["potrs"].environments.values()] == [1, 4]
     names = [m.solver for m in written["dispatch"].results[0].measurements]
     assert names == ["jaxmg", "jaxmg jit", "jax"]
+
+
+# --- other routines ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("routine", ["potri", "mixed", "small"])
+def test_small_run_of_other_routines(routine):
+    count = min(2, len(jax.devices()))
+    found = jaxmg.bench.run(
+        routine,
+        n=[64],
+        dtype=["float64"],
+        devices=[count],
+        repeats=1,
+        out=None,
+        limits=False,
+        in_process=True,
+        **({} if routine == "small" else {"against": ["scipy", "jax_sharded"]}),
+    )
+    (result,) = found.results
+    assert not found.failed
+    names = [m.solver for m in result.measurements]
+    expected = {
+        "potri": ["jaxmg", "jaxmg donated", "scipy", "jax_sharded"],
+        "mixed": ["jaxmg mixed", "jaxmg mixed donated", "jaxmg", "jaxmg donated", "scipy",
+                  "jax_sharded"],
+        "small": ["jaxmg", "jax_gathered"],
+    }  # fmt: skip
+    assert names == expected[routine]
+    for m in result.measurements:
+        assert m.best is not None and m.best > 0, m.remark
+        assert m.backward_error < 1e-12
+    assert (result.expected is not None) == (routine == "potri")
+
+
+def test_a_target_with_slack_allows_for_it():
+    case = Case("small", 64, "float64", 2)
+    result = Result(case, 1.0, None, [Measurement("jaxmg", [3e-4]), Measurement("peer", [2e-4])])
+    assert result.ratio("jaxmg", "peer") == pytest.approx(1.5)
+    assert result.ratio("jaxmg", "peer", slack=1e-4) == pytest.approx(1.0)
+    whole = Report("gpu", results=[result])
+    whole.judge([Target("small", "gpu", 64, "float64", 2, "jaxmg", "peer", 1.1, slack=1e-4)])
+    assert whole.verdicts[0].met
+
+
+def test_command_prints_what_the_model_expects():
+    done = CliRunner().invoke(
+        jaxmg.bench.main, ["potrs", "--model", "--gpu", "--n", "65536", "--dtype", "float64"]
+    )
+    assert done.exit_code == 0, done.output
+    assert "H200" in done.output and "efficiency" in done.output
+    wrong = CliRunner().invoke(jaxmg.bench.main, ["dispatch", "--model"])
+    assert wrong.exit_code == 1 and "potrs" in wrong.output

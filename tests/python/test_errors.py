@@ -76,7 +76,7 @@ def test_backend_unavailable():
 @pytest.mark.parametrize(
     ("info", "kind", "words"),
     [
-        ([errors.SINGULAR, 3], jaxmg.SingularMatrixError, "pivot 3"),
+        ([errors.SINGULAR, 3], jaxmg.SingularMatrixError, "equation 3"),
         ([errors.NO_CONVERGENCE, 2], jaxmg.ConvergenceError, "2 values"),
         ([errors.COMMUNICATION, 0], jaxmg.CommunicationError, "selftest"),
         ([errors.MEMORY, 0], jaxmg.InsufficientMemoryError, "plan"),

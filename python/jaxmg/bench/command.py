@@ -7,6 +7,8 @@ from pathlib import Path
 
 import click
 
+from jaxmg._memory import STAGES
+from jaxmg._plan import scaling
 from jaxmg.bench.records import Report
 from jaxmg.bench.routines import ROUTINES
 from jaxmg.bench.run import DTYPES, RESULTS, run
@@ -32,6 +34,27 @@ class _Listed(click.ParamType):
         return f"{self.kind.name.upper()},..."
 
 
+def _show_model(
+    routines: list[str],
+    orders: list[int] | None,
+    dtypes: list[str] | None,
+    nrhs: int,
+    platform: str | None,
+) -> None:
+    """Prints a table of expected times for each routine, order and type."""
+    known = [routine for routine in routines if routine in STAGES]
+    if not known:
+        raise click.ClickException(
+            f"the cost model knows nothing of {', '.join(routines)}; it knows {', '.join(STAGES)}."
+        )
+    for routine in known:
+        chosen = ROUTINES[routine].defaults(platform or "gpu", 1)
+        for n in orders or chosen["n"]:
+            for dtype in dtypes or chosen["dtype"]:
+                table = scaling(routine, n, dtype, nrhs=nrhs, platform=platform)
+                click.echo(table + "\n")
+
+
 @click.command(
     name="bench",
     epilog="""
@@ -42,15 +65,18 @@ class _Listed(click.ParamType):
       GPUs, against jax and cusolvermg.
     """,
 )
+@click.argument("names", nargs=-1, type=click.Choice([*ROUTINES]), metavar="[ROUTINE]...")
 @click.option(
     "--routine",
     "routines",
     type=_Listed(click.Choice([*ROUTINES])),
     default="dispatch,potrs",
     show_default=True,
-    help=f"What to time: {', '.join(ROUTINES)}.",
+    help=f"What to time, if no ROUTINE is named: {', '.join(ROUTINES)}.",
 )
-@click.option("-n", "orders", type=_Listed(click.IntRange(min=1)), help="Orders of the matrix.")
+@click.option(
+    "-n", "--n", "orders", type=_Listed(click.IntRange(min=1)), help="Orders of the matrix."
+)
 @click.option(
     "--dtype", "dtypes", type=_Listed(click.Choice(DTYPES)), help=f"Types: {', '.join(DTYPES)}."
 )
@@ -98,8 +124,12 @@ class _Listed(click.ParamType):
 )
 @click.option("--no-plot", is_flag=True, help="Draw no plots.")
 @click.option("--no-limits", is_flag=True, help="Do not measure the machine's limits.")
+@click.option(
+    "--model", is_flag=True, help="Print expected times for 1 to 64 devices; time nothing."
+)
 @click.option("--check", is_flag=True, help="Exit with 2 if a target is missed.")
 def main(
+    names: tuple[str, ...],
     routines: list[str],
     orders: list[int] | None,
     dtypes: list[str] | None,
@@ -114,6 +144,7 @@ def main(
     out: Path,
     no_plot: bool,
     no_limits: bool,
+    model: bool,
     check: bool,
 ) -> None:
     """Time jaxmg against its peers on this machine.
@@ -121,6 +152,10 @@ def main(
     Prints a table (time, peer, ratio, limit, error), and writes all that was measured as JSON, with
     plots if matplotlib is installed. Lists are given with commas: -n 4096,8192.
     """
+    routines = list(names) or routines
+    if model:
+        _show_model(routines, orders, dtypes, nrhs, platform)
+        return
     reports: list[Report] = []
     begin = time.monotonic()
     for routine in routines:

@@ -113,7 +113,7 @@ def _ours(matrix: TestMatrix, case: Case, mesh: Mesh, donate: bool) -> Solver:
         call=functools.partial(jaxmg.potrs, donate=donate),
         check=_checker(matrix, case, mesh),
         memory=plan.bytes_needed if donate else plan.bytes_needed_with_copy,
-        shared_by=_sharers(mesh),
+        shared_by=sharers(mesh),
     )
 
 
@@ -136,7 +136,7 @@ def _jax_sharded(matrix: TestMatrix, case: Case, mesh: Mesh) -> Solver:
         call=compiled_reference,
         check=_checker(matrix, case, mesh),
         memory=(2.05 + 1 / mesh.size) * matrix.nbytes,
-        shared_by=_sharers(mesh),
+        shared_by=sharers(mesh),
     )
 
 
@@ -182,6 +182,6 @@ def _scipy(matrix: TestMatrix, case: Case, mesh: Mesh) -> Solver:
     )
 
 
-def _sharers(mesh: Mesh) -> int:
+def sharers(mesh: Mesh) -> int:
     """Devices that share one memory: all of them on the CPU."""
     return mesh.size if mesh.devices.flat[0].platform == "cpu" else 1

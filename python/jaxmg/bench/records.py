@@ -92,6 +92,7 @@ class Result:
         case: The problem.
         flops: Real floating-point operations that it takes.
         limit: Name and FLOP/s of the rate that it is held against, if one was measured.
+        expected: Seconds that the cost model expects of ours, if it knows the routine.
         measurements: One for each solver.
     """
 
@@ -99,6 +100,7 @@ class Result:
     flops: float
     limit: tuple[str, float] | None = None
     measurements: list[Measurement] = field(default_factory=list)
+    expected: float | None = None
 
     def find(self, solver: str) -> Measurement | None:
         """The measurement of a solver, or None."""
@@ -108,12 +110,12 @@ class Result:
         """FLOP/s of the best call."""
         return self.flops / measurement.best if measurement.best else None
 
-    def ratio(self, ours: str, peer: str) -> float | None:
-        """Time of ours over time of a peer: below 1 is faster. None if one is missing."""
+    def ratio(self, ours: str, peer: str, slack: float = 0.0) -> float | None:
+        """Time of ours, less `slack` seconds, over time of a peer. None if one is missing."""
         a, b = self.find(ours), self.find(peer)
         if a is None or b is None or a.best is None or b.best is None:
             return None
-        return a.best / b.best
+        return max(0.0, a.best - slack) / b.best
 
     def cpu_ratio(self, ours: str, peer: str) -> float | None:
         """The same of the processors' seconds."""
@@ -141,6 +143,7 @@ class Target:
         solver: Which of ours.
         peer: Against whom.
         ratio: Largest ratio of times accepted.
+        slack: Seconds that ours may take beyond that.
     """
 
     routine: str
@@ -151,6 +154,7 @@ class Target:
     solver: str
     peer: str
     ratio: float
+    slack: float = 0.0
 
     def applies(self, case: Case) -> bool:
         """It is about this case."""
@@ -218,7 +222,7 @@ class Report:
         self.verdicts = [
             Verdict(
                 target,
-                result.ratio(target.solver, target.peer),
+                result.ratio(target.solver, target.peer, target.slack),
                 result.cpu_ratio(target.solver, target.peer) if self.platform == "cpu" else None,
             )
             for target in targets
@@ -244,6 +248,7 @@ class Report:
                 flops=r["flops"],
                 limit=(r["limit"][0], r["limit"][1]) if r["limit"] else None,
                 measurements=[_measurement(m) for m in r["measurements"]],
+                expected=r.get("expected"),
             )
             for r in raw["results"]
         ]

@@ -26,7 +26,8 @@ def show(report: Report, console: Console) -> None:
         console.print(_table(report))
         console.print(
             "Times are the best of all rounds; ratio = time of jaxmg / time of the peer (below 1 "
-            "is faster). Limit: the operations at the rate of matrix products on the same devices."
+            "is faster). Limit: the operations at the rate of matrix products on the same devices. "
+            "Model: what jaxmg.plan expects."
         )
         if report.platform == "cpu":
             console.print(
@@ -69,6 +70,7 @@ def _table(report: Report) -> Table:
         ("ratio", right),
         *([("CPU ratio", right)] if report.platform == "cpu" else []),
         ("limit", right),
+        ("model", right),
     ):
         table.add_column(header, **options)  # type: ignore[arg-type]
     for result in report.results:
@@ -99,6 +101,7 @@ def _rows(result: Result, unit: float, with_cpu: bool) -> list[list[str]]:
                 + ([peer.solver, _time(peer)] if peer else ["-", "-"])
                 + [f"{ratio:.2f}" if ratio else "-" for ratio in ratios]
                 + [seconds(limit) + part if k == 0 else ""]
+                + [seconds(result.expected) if k == 0 else ""]
             )
     return rows
 
@@ -125,6 +128,7 @@ def _sentence(verdict: Verdict) -> str:
     head = f"{t.routine} n={t.n} {t.dtype}, {devices}: {t.solver} / {t.peer}"
     if verdict.ratio is None:
         return f"{head}: not measured (target <= {t.ratio:g})"
+    more = f" after {1e3 * t.slack:g} ms" if t.slack else ""
     mark = "[green]met[/green]" if verdict.met else "[red]missed[/red]"
     cpu = "" if verdict.cpu_ratio is None else f", CPU seconds {verdict.cpu_ratio:.2f}"
-    return f"{head} = {verdict.ratio:.2f} (target <= {t.ratio:g}{cpu}): {mark}"
+    return f"{head} = {verdict.ratio:.2f} (target <= {t.ratio:g}{more}{cpu}): {mark}"

@@ -1,7 +1,8 @@
 """The benchmarks there are, by name.
 
 Each is a module with NAME, PEERS, TARGETS and the functions defaults(platform, devices),
-flops(case) and solvers(case, mesh, against, donate).
+flops(case) and solvers(case, mesh, against, donate); a new one needs no more than a place in the
+list below.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from typing import Any, Protocol
 
 from jax.sharding import Mesh
 
-from jaxmg.bench import dispatch, potrs
+from jaxmg.bench import dispatch, mixed, potri, potrs, small
 from jaxmg.bench.harness import Solver
 from jaxmg.bench.records import Case, Target
 
@@ -37,4 +38,6 @@ class Routine(Protocol):
         ...
 
 
-ROUTINES: dict[str, Routine] = {module.NAME: module for module in (potrs, dispatch)}
+ROUTINES: dict[str, Routine] = {
+    module.NAME: module for module in (potrs, potri, mixed, small, dispatch)
+}

@@ -12,11 +12,14 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import jax
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+import jaxmg
+from jaxmg._memory import STAGES
 from jaxmg.bench import environment, threads
 from jaxmg.bench.harness import Budget, measure
 from jaxmg.bench.limits import limit_for, measure_limits
@@ -108,6 +111,7 @@ def execute(request: Request, keep: Callable[[Report], None] = lambda report: No
                 progress.update(task, advance=1, description=f"{case}: {solver}")
 
             result = Result(case, routine.flops(case), limit_for(case.dtype, rates))
+            result.expected = expected_seconds(case, mesh)
             result.measurements = measure(
                 solvers,
                 dtype=case.dtype,
@@ -119,6 +123,14 @@ def execute(request: Request, keep: Callable[[Report], None] = lambda report: No
             report.results.append(result)
             keep(report)
     return report
+
+
+def expected_seconds(case: Case, mesh: Any) -> float | None:
+    """What the cost model says of a case; None of benchmarks that are no routine."""
+    if case.routine not in STAGES:
+        return None
+    planned = jaxmg.plan(case.routine, case.n, case.dtype, nrhs=case.nrhs, mesh=mesh)
+    return planned.seconds.total
 
 
 def _progress(quiet: bool) -> Progress:

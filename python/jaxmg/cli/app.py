@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -71,6 +72,7 @@ def selftest(count: int | None) -> None:
     help="Devices to plan for; they need not be here (default: all that are).",
 )
 @click.option("--precision", type=click.Choice(PRECISIONS), help="Arithmetic, as of jaxmg.potrs.")
+@click.option("--gpu", "platform", flag_value="gpu", help="For GPUs, also where there are none.")
 @click.option("--scale", is_flag=True, help="Tabulate expected times for 1 to 64 devices.")
 def plan(
     routine: str,
@@ -80,23 +82,26 @@ def plan(
     tile: int | None,
     count: int | None,
     precision: str | None,
+    platform: str | None,
     scale: bool,
 ) -> None:
     """Say what ROUTINE would do and need for an N x N matrix; nothing is allocated."""
     devices.configure(count)
+    options: dict[str, Any] = {"nrhs": nrhs, "T_A": tile, "precision": precision}
+    options["platform"] = platform
     if scale:
         try:
             with library_errors():
-                table = scaling(routine, n, dtype, nrhs=nrhs, T_A=tile, precision=precision)
+                table = scaling(routine, n, dtype, **options)
         except (ValueError, TypeError) as error:
             raise Failure(str(error), Exit.USAGE) from error
         click.echo(table)
         return
     try:
         with library_errors():
-            planned = jaxmg.plan(
-                routine, n, dtype, nrhs=nrhs, mesh=count, T_A=tile, precision=precision
-            )
+            if platform and count is None:
+                raise ValueError("--gpu: say for how many, with --devices.")
+            planned = jaxmg.plan(routine, n, dtype, mesh=count, **options)
     except (ValueError, TypeError) as error:
         raise Failure(str(error), Exit.USAGE) from error
     click.echo(str(planned))

@@ -21,7 +21,9 @@
   void scipy_##letter##getrf_(const int*, const int*, T*, const int*, int*, int*);                \
   void scipy_##letter##geqrf_(const int*, const int*, T*, const int*, T*, T*, const int*, int*);  \
   void scipy_##orgqr##_(const int*, const int*, const int*, T*, const int*, const T*, T*,         \
-                        const int*, int*);
+                        const int*, int*);                                                        \
+  void scipy_##letter##geqrt_(const int*, const int*, const int*, T*, const int*, T*, const int*, \
+                              T*, int*);
 
 extern "C" {
 JAXMG_DECLARE_BLAS(s, ssyrk, sorgqr, float, float)
@@ -54,6 +56,7 @@ struct Routines;
     static constexpr auto getrf = scipy_##letter##getrf_;     \
     static constexpr auto geqrf = scipy_##letter##geqrf_;     \
     static constexpr auto orgqr = scipy_##orgqr_name##_;      \
+    static constexpr auto geqrt = scipy_##letter##geqrt_;     \
   };
 
 JAXMG_BLAS_ROUTINES(s, ssyrk, sorgqr, float)
@@ -158,6 +161,14 @@ void orgqr(Size m, Size n, T* a, Size lda, const T* tau) {
   Routines<T>::orgqr(&m_, &n_, &n_, a, &lda_, tau, work.data(), &length, &info);
 }
 
+template <class T>
+void geqrt(Size m, Size n, Size nb, T* a, Size lda, T* t, Size ldt, T* work) {
+  const int m_ = narrow(m), n_ = narrow(n), nb_ = narrow(nb);
+  const int lda_ = narrow(lda), ldt_ = narrow(ldt);
+  int info = 0;
+  Routines<T>::geqrt(&m_, &n_, &nb_, a, &lda_, t, &ldt_, work, &info);
+}
+
 #define JAXMG_INSTANTIATE(T)                                                                       \
   template void gemm<T>(Op, Op, Size, Size, Size, T, const T*, Size, const T*, Size, T, T*, Size); \
   template void gemv<T>(Op, Size, Size, T, const T*, Size, const T*, Size, T, T*, Size);           \
@@ -166,7 +177,8 @@ void orgqr(Size m, Size n, T* a, Size lda, const T* tau) {
   template int potrf<T>(Size, T*, Size);                                                           \
   template int getrf<T>(Size, Size, T*, Size, int*);                                               \
   template void geqrf<T>(Size, Size, T*, Size, T*);                                                \
-  template void orgqr<T>(Size, Size, T*, Size, const T*);
+  template void orgqr<T>(Size, Size, T*, Size, const T*);                                          \
+  template void geqrt<T>(Size, Size, Size, T*, Size, T*, Size, T*);
 
 JAXMG_INSTANTIATE(float)
 JAXMG_INSTANTIATE(double)

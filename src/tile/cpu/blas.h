@@ -50,4 +50,9 @@ void geqrf(Size m, Size n, T* a, Size lda, T* tau);
 template <class T>
 void orgqr(Size m, Size n, T* a, Size lda, const T* tau);
 
+// QR of a (m x n) by blocks of nb columns: Householder vectors below the diagonal, R on and above
+// it, the triangles T of the blocks side by side in t (nb rows). work holds nb n elements.
+template <class T>
+void geqrt(Size m, Size n, Size nb, T* a, Size lda, T* t, Size ldt, T* work);
+
 }  // namespace jaxmg::tile::blas

@@ -25,8 +25,6 @@ class CpuTicket {
 
   CpuTicket() = default;
   explicit CpuTicket(std::unique_ptr<State> state) : state_(std::move(state)) {}
-  CpuTicket(CpuTicket&& other) noexcept = default;
-  CpuTicket& operator=(CpuTicket&& other) noexcept = default;
 
   void wait() {
     if (state_ && !waited_) {

@@ -38,6 +38,8 @@ struct Process {
   Process() {
     pthread_atfork(nullptr, nullptr, [] { current.store(nullptr); });
   }
+  Process(const Process&) = delete;
+  Process& operator=(const Process&) = delete;
   ~Process() {
     if (Pool* pool = current.load()) {
       pool->stop();  // but not deleted: other threads may still come to it

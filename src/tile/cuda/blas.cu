@@ -5,6 +5,7 @@
 #include "tile/cuda/launch.h"
 #include "tile/cuda/scalar.h"
 #include "tile/cuda/scratch.h"
+#include "tile/cuda/triangle.h"
 
 namespace jaxmg::tile {
 namespace {
@@ -220,18 +221,22 @@ bool vector_product(CudaLane& lane, Op op_a, Op op_b, Size m, Size n, Size k, T 
   return true;
 }
 
-// The triangle of L without what lies above it: a factor's strict upper part still holds A. It lies
-// in the lane's scratch, behind the place of one vector.
+// Scratch for a triangle, behind the place of one vector.
 template <class T>
-T* lower_triangle(CudaLane& lane, Size n, const T* l, Size ldl) {
+T* triangle_scratch(CudaLane& lane, Size n) {
   char* const scratch = static_cast<char*>(lane.scratch(triangle_bytes(dtype_of<T>, n)));
-  T* const copy = reinterpret_cast<T*>(scratch + vector_bytes<T>(n));
-  const DeviceType<T>* from = on_device(l);
-  DeviceType<T>* to = on_device(copy);
-  const DeviceType<T> zero = on_device_value(T(0));
-  for_each(lane, n, n,
-           [=] __device__(Size i, Size j) { to[i + j * n] = i >= j ? from[i + j * ldl] : zero; });
-  return copy;
+  return reinterpret_cast<T*>(scratch + vector_bytes<T>(n));
+}
+
+// b <- b inv(op(L)) for a lower triangle with zeros above it, x being its inverse; see
+// solve_diagonal.
+template <class T>
+void solve_corrected(CudaLane& lane, Op op, Size m, Size n, const T* l, const T* x, Size ldx, T* b,
+                     Size ldb, T* work) {
+  Cuda::gemm(lane, Op::none, op, m, n, n, T(1), b, ldb, x, ldx, T(0), work, m);
+  Cuda::gemm(lane, Op::none, op, m, n, n, T(-1), work, m, l, n, T(1), b, ldb);
+  Cuda::gemm(lane, Op::none, op, m, n, n, T(1), b, ldb, x, ldx, T(1), work, m);
+  Cuda::copy(lane, m, n, work, m, b, ldb);
 }
 
 }  // namespace
@@ -286,11 +291,22 @@ void Cuda::solve_diagonal(Lane& lane, Op op, Size m, Size n, const T* l, Size ld
   if (m <= 0 || n <= 0) {
     return;
   }
-  const T* lower = lower_triangle(lane, n, l, ldl);
-  gemm(lane, Op::none, op, m, n, n, T(1), b, ldb, x, ldx, T(0), work, m);
-  gemm(lane, Op::none, op, m, n, n, T(-1), work, m, lower, n, T(1), b, ldb);
-  gemm(lane, Op::none, op, m, n, n, T(1), b, ldb, x, ldx, T(1), work, m);
-  copy(lane, m, n, work, m, b, ldb);
+  T* const lower = triangle_scratch<T>(lane, n);
+  copy_masked(lane, Uplo::lower, Diag::non_unit, n, l, ldl, lower);
+  solve_corrected(lane, op, m, n, lower, x, ldx, b, ldb, work);
+}
+
+// b inv(U) = b inv(L)^T with L = U^T.
+template <class T>
+void Cuda::solve_triangle(Lane& lane, Uplo uplo, Op op, Diag diag, Size m, Size n, const T* a,
+                          Size lda, const T* x, Size ldx, T* b, Size ldb, T* work) {
+  if (m <= 0 || n <= 0) {
+    return;
+  }
+  T* const lower = triangle_scratch<T>(lane, n);
+  copy_masked(lane, uplo, diag, n, a, lda, lower);
+  const bool transposes = (op == Op::none) != (uplo == Uplo::lower);
+  solve_corrected(lane, transposes ? Op::transpose : Op::none, m, n, lower, x, ldx, b, ldb, work);
 }
 
 #define JAXMG_INSTANTIATE(T)                                                                       \
@@ -301,7 +317,9 @@ void Cuda::solve_diagonal(Lane& lane, Op op, Size m, Size n, const T* l, Size ld
   template void Cuda::trsm<T>(Lane&, Side, Uplo, Op, Diag, Size, Size, T, const T*, Size, T*,      \
                               Size);                                                               \
   template void Cuda::solve_diagonal<T>(Lane&, Op, Size, Size, const T*, Size, const T*, Size, T*, \
-                                        Size, T*);
+                                        Size, T*);                                                 \
+  template void Cuda::solve_triangle<T>(Lane&, Uplo, Op, Diag, Size, Size, const T*, Size,         \
+                                        const T*, Size, T*, Size, T*);
 JAXMG_INSTANTIATE(float)
 JAXMG_INSTANTIATE(double)
 JAXMG_INSTANTIATE(std::complex<float>)

@@ -1,34 +1,11 @@
 // Reductions over vectors, and the operations on Info.
 #include "tile/cuda/cuda.h"
 #include "tile/cuda/launch.h"
+#include "tile/cuda/reduce.h"
 #include "tile/cuda/scalar.h"
 
 namespace jaxmg::tile {
 namespace {
-
-// Joins `value` into *result. Bit patterns of non-negative numbers are ordered as the numbers are,
-// and a maximum does not depend on the order in which it is taken.
-__device__ void join_max(float* result, float value) {
-  atomicMax(reinterpret_cast<int*>(result), __float_as_int(value));
-}
-__device__ void join_max(double* result, double value) {
-  atomicMax(reinterpret_cast<long long*>(result), __double_as_longlong(value));
-}
-
-template <class R>
-__device__ R block_max(R value, R* shared) {
-  shared[threadIdx.x] = value;
-  for (unsigned width = kThreads / 2; width > 0; width /= 2) {
-    __syncthreads();
-    if (threadIdx.x < width) {
-      shared[threadIdx.x] = fmax(shared[threadIdx.x], shared[threadIdx.x + width]);
-    }
-  }
-  __syncthreads();
-  const R result = shared[0];
-  __syncthreads();
-  return result;
-}
 
 // v is real, so that the imaginary part of a_ii adds Im a_ii Re v_i to the imaginary parts of y_i
 // and of z_i, and nothing else.

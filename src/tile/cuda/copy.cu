@@ -123,5 +123,7 @@ JAXMG_INSTANTIATE(double)
 JAXMG_INSTANTIATE(std::complex<float>)
 JAXMG_INSTANTIATE(std::complex<double>)
 #undef JAXMG_INSTANTIATE
+template void Cuda::copy<std::int32_t>(Lane&, Size, Size, const std::int32_t*, Size, std::int32_t*,
+                                       Size);
 
 }  // namespace jaxmg::tile

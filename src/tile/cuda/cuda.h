@@ -10,6 +10,7 @@
 #include "core/types.h"
 #include "tile/cuda/lane.h"
 #include "tile/device.h"
+#include "tile/eigen.h"
 
 namespace jaxmg::tile {
 
@@ -21,6 +22,7 @@ struct Cuda {
   using Lanes = CudaLanes;
   static constexpr Size inverse_block = 128;
   static constexpr bool reads_in_place = false;
+  static constexpr bool solves_eigenproblems = true;
   template <class T>
   static constexpr bool splits = std::is_same_v<T, float>;
   // Storage of a half-precision number.
@@ -79,6 +81,18 @@ struct Cuda {
   static void solve_diagonal(Lane& lane, Op op, Size m, Size n, const T* l, Size ldl, const T* x,
                              Size ldx, T* b, Size ldb, T* work);
 
+  static constexpr Size lu_block = 32;
+  template <class T>
+  static void copy_triangle(Lane& lane, Uplo uplo, Diag diag, Size m, Size n, const T* src,
+                            Size lds, T* dst, Size ldd);
+  // Waits for its lane, since its method depends on the numbers.
+  template <class T>
+  static void orthonormalise(Lane& lane, Size m, Size n, T* a, Size lda, T* r, Size ldr);
+  template <class T>
+  static void signed_lu(Lane& lane, Size n, T* a, Size lda, Real<T>* signs);
+  template <class T>
+  static void check_diagonal(Lane& lane, Size n, const T* a, Size lda, Size position, Info* info);
+
   template <class T>
   static void getrf(Lane& lane, Size m, Size n, T* a, Size lda, Size first, std::int32_t* pivots,
                     Size position, Size equation, Info* info);
@@ -129,6 +143,48 @@ struct Cuda {
   static void judge_hermitian(Lane& lane, const R* result, R threshold, Info* info);
   template <class T>
   static void random_vector(Lane& lane, Size n, Size first, Real<T> scale, T* v);
+
+  template <class T>
+  static void max_abs(Lane& lane, Size m, Size n, const T* a, Size lda, Real<T>* result);
+  template <class T>
+  static void multiply(Lane& lane, Size m, Size n, Real<T> factor, T* a, Size lda);
+  template <class T>
+  static void real_diagonal(Lane& lane, Size n, T* a, Size stride);
+  template <class T>
+  static void householder_panel(Lane& lane, Size m, Size w, T* a, Size lda, T* r, Size ldr, T* t,
+                                Size ldt, void* work);
+  template <class T>
+  static void store_band(Lane& lane, Size m, Size w, Size b, const T* block, Size ldb, T* band,
+                         Size ld);
+  template <class T>
+  static void chase(Lane& lane, const SweepBatch& batch, T* band, Size ld, T* v, void* work);
+  template <class T>
+  static void pack_sweeps(Lane& lane, const SweepGroup& group, const T* v, T* packed);
+  template <class T>
+  static void tridiagonal_part(Lane& lane, Size n, const T* band, Size ld, double* d, double* e);
+  template <class T>
+  static void widen(Lane& lane, Size n, const Real<T>* src, T* dst);
+  template <class R>
+  static void to_host(Lane& lane, Size n, const R* src, double* dst);
+  template <class R>
+  static void from_host(Lane& lane, Size m, Size n, const double* src, Size lds, R* dst, Size ldd);
+  template <class R>
+  static void gather_rows(Lane& lane, Size m, const Size* index, Size n, const R* src, Size lds,
+                          R* dst, Size ldd, void* work);
+  template <class R>
+  static void rotate_rows(Lane& lane, Size count, const Rotation* rotations, Size n, R* a, Size lda,
+                          void* work);
+  static bool secular_roots(Lane& lane, Size k, const double* d, const double* z, double rho,
+                            Size first, Size count, Size* origin, double* tau, void* work);
+  static void secular_weights(Lane& lane, Size k, const double* d, const double* z,
+                              const Size* origin, const double* tau, Size first, Size count,
+                              double* weights, void* work);
+  template <class R>
+  static void secular_vectors(Lane& lane, Size k, const double* d, const double* weights,
+                              const Size* origin, const double* tau, const Size* place, Size count,
+                              const Size* roots, R* u, Size ldu, void* work);
+  static void bisect(Lane& lane, Size n, const double* d, const double* e2, double low, double high,
+                     double tolerance, Size first, Size count, double* w, void* work);
 
   static void reset(Lane& lane, Info* info);
   static void set_if_ok(Lane& lane, Kind kind, Size position, Info* info);

@@ -1,5 +1,6 @@
 #include "tile/cuda/device_context.h"
 
+#include <algorithm>
 #include <map>
 
 #include "tile/cuda/cuda.h"
@@ -57,16 +58,108 @@ void warm_up(CudaLane& lane, char* memory) {
   Cuda::fill_if_failed<T>(lane, info, n, n, T(0), a, n);
 }
 
+template <class T>
+void warm_up_qr(CudaLane& lane, char* memory) {
+  constexpr Size n = kWarmUpTile;
+  constexpr Size tile = n * n * static_cast<Size>(sizeof(T));
+  T* const a = reinterpret_cast<T*>(memory);
+  T* const r = reinterpret_cast<T*>(memory + tile);
+  auto* const info = reinterpret_cast<Info*>(memory + 4 * tile);
+  auto* const signs = reinterpret_cast<Real<T>*>(memory + 4 * tile + 256);
+  Cuda::reset(lane, info);
+  for (const T diagonal : {T(1), T(0)}) {  // by either method
+    Cuda::fill<T>(lane, n, n, T(0), diagonal, a, n);
+    Cuda::orthonormalise<T>(lane, n, n, a, n, r, n);
+  }
+  Cuda::signed_lu<T>(lane, Cuda::lu_block, a, n, signs);
+  Cuda::trsm<T>(lane, Side::right, Uplo::upper, Op::none, Diag::non_unit, n, n, T(1), a, n, r, n);
+  Cuda::trsm<T>(lane, Side::left, Uplo::lower, Op::none, Diag::unit, n, n, T(1), a, n, r, n);
+  Cuda::gemm<T>(lane, Op::conj_transpose, Op::conj_transpose, n, n, n, T(1), a, n, a, n, T(0), r,
+                n);
+  Cuda::gemm<T>(lane, Op::none, Op::none, n, n, n, T(1), a, n, a, n, T(0), r, n);
+  Cuda::scale<T>(lane, 1, 1, signs, nullptr, a, n);
+  Cuda::copy_triangle<T>(lane, Uplo::upper, Diag::unit, n, n, a, n, r, n);
+  Cuda::check_finite<T>(lane, n, n, a, n, info);
+  Cuda::check_diagonal<T>(lane, n, a, n, 0, info);
+}
+
+void warm_up_qr(DType type, CudaLane& lane, char* memory) {
+  switch (type) {
+    case DType::f32:
+      return warm_up_qr<float>(lane, memory);
+    case DType::f64:
+      return warm_up_qr<double>(lane, memory);
+    case DType::c64:
+      return warm_up_qr<std::complex<float>>(lane, memory);
+    case DType::c128:
+      return warm_up_qr<std::complex<double>>(lane, memory);
+    case DType::i32:
+      return;
+  }
+}
+
+// The same for LU; after the above, with the identity in all tiles.
+template <class T>
+void warm_up_lu(CudaLane& lane, char* memory) {
+  constexpr Size n = kWarmUpTile;
+  constexpr Size tile = n * n * static_cast<Size>(sizeof(T));
+  T* const a = reinterpret_cast<T*>(memory);
+  T* const b = reinterpret_cast<T*>(memory + tile);
+  T* const x = reinterpret_cast<T*>(memory + 2 * tile);
+  T* const work = reinterpret_cast<T*>(memory + 3 * tile);
+  char* const small = memory + 4 * tile;
+  auto* const real = reinterpret_cast<Real<T>*>(small);
+  T* const phase = reinterpret_cast<T*>(small + 64);
+  auto* const info = reinterpret_cast<Info*>(small + 256);
+  auto* const integers = reinterpret_cast<std::int32_t*>(small + 512);  // 6 n
+  const RowMoves moves{integers + n, integers + 3 * n};
+  std::int32_t* const order = integers + 5 * n;
+  Cuda::fill<T>(lane, n, n, T(0), T(1), a, n);
+  Cuda::fill<T>(lane, n, n, T(0), T(1), b, n);
+  Cuda::fill<T>(lane, 1, 1, T(1), T(1), phase, 1);
+  Cuda::check_finite<T>(lane, n, n, a, n, info);
+  Cuda::getrf<T>(lane, n, n, a, n, 0, integers, 0, 0, info);
+  Cuda::trace_pivots(lane, n, integers, 0, moves);
+  Cuda::iota(lane, n, order);
+  Cuda::move_rows<std::int32_t>(lane, n, moves, 1, order, n, nullptr, 0);
+  Cuda::move_rows<T>(lane, n, moves, n, b, n, nullptr, 0);
+  Cuda::put_rows<T>(lane, n, n, order, 0, b, n, work, n);
+  Cuda::put_columns<T>(lane, n, n, order, 0, n, b, n, work, n);
+  Cuda::take_columns<T>(lane, n, n, order, 0, n, b, n, work, n);
+  Cuda::copy<std::int32_t>(lane, n - 1, 2, integers, n, integers + n, n);
+  Cuda::invert_unit_blocks<T>(lane, n, a, n, x, n);
+  for (const Uplo uplo : {Uplo::lower, Uplo::upper}) {
+    const Diag diag = uplo == Uplo::lower ? Diag::unit : Diag::non_unit;
+    Cuda::invert_triangle<T>(lane, uplo, diag, n, a, n, x, n);
+    for (const Op op : {Op::none, Op::transpose}) {
+      Cuda::solve_triangle<T>(lane, uplo, op, diag, n, n, a, n, x, n, b, n, work);
+      Cuda::solve_triangle<T>(lane, uplo, op, diag, 1, n, a, n, x, n, b, n, work);
+    }
+  }
+  Cuda::trsm<T>(lane, Side::left, Uplo::lower, Op::none, Diag::unit, n, n, T(1), a, n, b, n);
+  Cuda::gemm<T>(lane, Op::none, Op::none, n, n, n, T(-1), a, n, b, n, T(1), work, n);
+  Cuda::log_phase<T>(lane, n, a, n + 1, real, phase);
+  Cuda::pivot_sign<T>(lane, n, integers, phase);
+  Cuda::name_equation(lane, info);
+  Cuda::fill_if_kind<T>(lane, info, Kind::singular, n, n, T(0), a, n);
+}
+
+template <class T>
+void warm_up_all(CudaLane& lane, char* memory) {
+  warm_up<T>(lane, memory);
+  warm_up_lu<T>(lane, memory);
+}
+
 void warm_up(DType type, CudaLane& lane, char* memory) {
   switch (type) {
     case DType::f32:
-      return warm_up<float>(lane, memory);
+      return warm_up_all<float>(lane, memory);
     case DType::f64:
-      return warm_up<double>(lane, memory);
+      return warm_up_all<double>(lane, memory);
     case DType::c64:
-      return warm_up<std::complex<float>>(lane, memory);
+      return warm_up_all<std::complex<float>>(lane, memory);
     case DType::c128:
-      return warm_up<std::complex<double>>(lane, memory);
+      return warm_up_all<std::complex<double>>(lane, memory);
     case DType::i32:
       return;
   }
@@ -96,9 +189,10 @@ void DeviceContext::prepare(DType type) {
   if (slot >= prepared_.size() || prepared_[slot]) {
     return;
   }
-  const Size tiles = 4 * kWarmUpTile * kWarmUpTile * size_of(type) + 1024;
+  const Size tiles = 4 * kWarmUpTile * kWarmUpTile * size_of(type) + 4096;
   const Size scratch =
-      std::max(triangle_bytes(type, kWarmUpTile), potrf_bytes(lanes_->panel, type, kWarmUpTile));
+      std::max({inversion_bytes(type, kWarmUpTile), potrf_bytes(lanes_->panel, type, kWarmUpTile),
+                getrf_bytes(lanes_->panel, type, kWarmUpTile, kWarmUpTile)});
   CudaStaging memory(tiles + scratch);
   for (CudaLane* lane : {&lanes_->panel, &lanes_->update}) {
     lane->set_workspace(nullptr, 0, memory.data() + tiles, scratch);
@@ -107,6 +201,23 @@ void DeviceContext::prepare(DType type) {
     lane->set_workspace(nullptr, 0, nullptr, 0);
   }
   prepared_[slot] = true;
+}
+
+void DeviceContext::prepare_qr(DType type) {
+  const auto slot = static_cast<std::size_t>(type);
+  if (slot >= prepared_qr_.size() || prepared_qr_[slot]) {
+    return;
+  }
+  const Size tiles = 4 * kWarmUpTile * kWarmUpTile * size_of(type) + 1024;
+  const Size scratch = qr_bytes(lanes_->panel, type, kWarmUpTile, kWarmUpTile);
+  CudaStaging memory(tiles + scratch);
+  for (CudaLane* lane : {&lanes_->panel, &lanes_->update}) {
+    lane->set_workspace(nullptr, 0, memory.data() + tiles, scratch);
+    warm_up_qr(type, *lane, memory.data());
+    JAXMG_CUDA_CHECK(cudaStreamSynchronize(lane->stream()));
+    lane->set_workspace(nullptr, 0, nullptr, 0);
+  }
+  prepared_qr_[slot] = true;
 }
 
 void DeviceContext::reserve_staging(Size bytes) {

@@ -34,6 +34,8 @@ class DeviceContext {
   // loaded, nor a handle made, while ranks wait for each other. The device must be current, and
   // busy() held.
   void prepare(DType type);
+  // The same for what only QR factorisations use.
+  void prepare_qr(DType type);
 
   // Makes the staging block at least this large.
   void reserve_staging(Size bytes);
@@ -45,6 +47,7 @@ class DeviceContext {
   std::unique_ptr<CudaStaging> staging_;
   std::mutex busy_;
   std::array<bool, 4> prepared_{};  // by DType
+  std::array<bool, 4> prepared_qr_{};
 };
 
 // The devices of a group of ranks, in rank order.

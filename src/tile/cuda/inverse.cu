@@ -8,6 +8,7 @@
 #include "tile/cuda/launch.h"
 #include "tile/cuda/scalar.h"
 #include "tile/cuda/scratch.h"
+#include "tile/cuda/triangle.h"
 
 namespace jaxmg::tile {
 namespace {
@@ -17,16 +18,6 @@ constexpr int kThreadsPerColumn = 4;
 
 template <class D>
 using RealOf = decltype(real_part(D{}));
-
-template <class R>
-__device__ R reciprocal(R x) {
-  return R{1} / x;
-}
-template <class R>
-__device__ DeviceComplex<R> reciprocal(DeviceComplex<R> x) {
-  const R scale = R{1} / (x.re * x.re + x.im * x.im);
-  return {x.re * scale, -x.im * scale};
-}
 
 template <class R>
 __device__ R add_lanes(R x) {
@@ -144,9 +135,41 @@ void Cuda::invert_blocks(Lane& lane, Size n, const T* l, Size ldl, T* x, Size ld
   }
 }
 
-#define JAXMG_INSTANTIATE(T)                                                  \
-  template void Cuda::invert_lower<T>(Lane&, Size, const T*, Size, T*, Size); \
-  template void Cuda::invert_blocks<T>(Lane&, Size, const T*, Size, T*, Size);
+namespace {
+
+// A clean copy of a triangle, as lower one, behind the scratch that inversion works in.
+template <class T>
+T* copied_triangle(CudaLane& lane, Uplo uplo, Diag diag, Size n, const T* a, Size lda) {
+  constexpr DType type = dtype_of<T>;
+  char* const scratch = static_cast<char*>(lane.scratch(inversion_bytes(type, n)));
+  T* const t = reinterpret_cast<T*>(scratch + triangle_bytes(type, n));
+  copy_masked(lane, uplo, diag, n, a, lda, t);
+  return t;
+}
+
+}  // namespace
+
+template <class T>
+void Cuda::invert_triangle(Lane& lane, Uplo uplo, Diag diag, Size n, const T* a, Size lda, T* x,
+                           Size ldx) {
+  if (n > 0) {
+    invert_lower<T>(lane, n, copied_triangle(lane, uplo, diag, n, a, lda), n, x, ldx);
+  }
+}
+
+template <class T>
+void Cuda::invert_unit_blocks(Lane& lane, Size n, const T* l, Size ldl, T* x, Size ldx) {
+  if (n > 0) {
+    const T* const lower = copied_triangle(lane, Uplo::lower, Diag::unit, n, l, ldl);
+    invert_blocks<T>(lane, n, lower, n, x, ldx);
+  }
+}
+
+#define JAXMG_INSTANTIATE(T)                                                                 \
+  template void Cuda::invert_lower<T>(Lane&, Size, const T*, Size, T*, Size);                \
+  template void Cuda::invert_blocks<T>(Lane&, Size, const T*, Size, T*, Size);               \
+  template void Cuda::invert_triangle<T>(Lane&, Uplo, Diag, Size, const T*, Size, T*, Size); \
+  template void Cuda::invert_unit_blocks<T>(Lane&, Size, const T*, Size, T*, Size);
 JAXMG_INSTANTIATE(float)
 JAXMG_INSTANTIATE(double)
 JAXMG_INSTANTIATE(std::complex<float>)

@@ -192,20 +192,42 @@ CudaLanes::CudaLanes(const std::shared_ptr<EventPool>& events)
 
 // One tile for the operations that need a masked copy of it, or what cuSOLVER works in. The last
 // tile of a rank may be narrower, and the library chooses its algorithm by size.
-Size CudaLanes::scratch_bytes(DType type, Size tile) {
+Size CudaLanes::scratch_bytes(DType type, Size tile, PanelRows rows) {
+  if (rows.lu > 0) {
+    return round_up(lu_scratch_bytes(type, tile, rows.lu), kAlignment);
+  }
   Size bytes = triangle_bytes(type, tile);
   for (Size n = tile; n > 0; n /= 2) {
     bytes = std::max(bytes, potrf_bytes(panel, type, n));
   }
+  if (rows.qr > 0) {
+    bytes = std::max(bytes, qr_bytes(panel, type, rows.qr, tile));
+  }
   return round_up(std::max<Size>(bytes, 1), kAlignment);
 }
 
-Size CudaLanes::library_bytes(DType type, Size tile) {
-  return 2 * (kBlasWorkspace + scratch_bytes(type, tile));
+// Panels become lower with each step. Sizes in between those that are asked for may need more than
+// their neighbours: hence a quarter more than the most.
+Size CudaLanes::lu_scratch_bytes(DType type, Size tile, Size rows) {
+  Size& known = lu_bytes_[{type, tile, rows}];
+  if (known == 0) {
+    Size library = 0;
+    for (Size m = rows; m > 0; m /= 2) {
+      for (Size n = std::min(m, tile); n > 0; n /= 2) {
+        library = std::max(library, getrf_bytes(panel, type, m, n));
+      }
+    }
+    known = std::max(inversion_bytes(type, tile), library + library / 4);
+  }
+  return known;
 }
 
-void CudaLanes::bind(void* base, Size bytes, DType type, Size tile) {
-  const Size scratch = scratch_bytes(type, tile);
+Size CudaLanes::library_bytes(DType type, Size tile, PanelRows rows) {
+  return 2 * (kBlasWorkspace + scratch_bytes(type, tile, rows));
+}
+
+void CudaLanes::bind(void* base, Size bytes, DType type, Size tile, PanelRows rows) {
+  const Size scratch = scratch_bytes(type, tile, rows);
   if (bytes < 2 * (kBlasWorkspace + scratch)) {
     throw std::logic_error("lanes: " + std::to_string(bytes) + " bytes handed in for tiles of " +
                            std::to_string(tile));

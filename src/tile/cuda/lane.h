@@ -4,8 +4,10 @@
 #pragma once
 
 #include <exception>
+#include <map>
 #include <memory>
 #include <mutex>
+#include <tuple>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -143,21 +145,31 @@ class CudaLane {
   Size scratch_bytes_ = 0;
 };
 
+// Rows of the panels that the libraries factor in one piece, by kind of panel; 0 for none.
+struct PanelRows {
+  Size qr = 0;
+  Size lu = 0;
+};
+
 struct CudaLanes {
   // On the current device.
   explicit CudaLanes(const std::shared_ptr<EventPool>& events);
 
   // Bytes that bind() must be given for tiles of edge up to `tile` (Buffer::library of a plan).
-  Size library_bytes(DType type, Size tile);
+  Size library_bytes(DType type, Size tile, PanelRows rows = {});
   // Hands the lanes the memory that the libraries work in. The copy lane gets none: it moves data.
-  void bind(void* base, Size bytes, DType type, Size tile);
+  void bind(void* base, Size bytes, DType type, Size tile, PanelRows rows = {});
 
   CudaLane panel;
   CudaLane update;
   CudaLane copy;
 
  private:
-  Size scratch_bytes(DType type, Size tile);
+  Size scratch_bytes(DType type, Size tile, PanelRows rows);
+  Size lu_scratch_bytes(DType type, Size tile, Size rows);
+
+  // What the library asks for, by type, tile and rows: asking takes longer than a small solve.
+  std::map<std::tuple<DType, Size, Size>, Size> lu_bytes_;
 };
 
 }  // namespace jaxmg::tile

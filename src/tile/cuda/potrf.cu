@@ -3,24 +3,12 @@
 
 #include "tile/cuda/cuda.h"
 #include "tile/cuda/launch.h"
+#include "tile/cuda/library_type.h"
 #include "tile/cuda/scalar.h"
 #include "tile/cuda/scratch.h"
 
 namespace jaxmg::tile {
 namespace {
-
-cudaDataType_t cuda_type(DType type) {
-  switch (type) {
-    case DType::f32:
-      return CUDA_R_32F;
-    case DType::f64:
-      return CUDA_R_64F;
-    case DType::c64:
-      return CUDA_C_32F;
-    default:
-      return CUDA_C_64F;
-  }
-}
 
 struct PotrfBytes {
   std::size_t device = 0;
@@ -29,9 +17,9 @@ struct PotrfBytes {
 
 PotrfBytes query(CudaLane& lane, DType type, Size n, const void* a, Size lda) {
   PotrfBytes bytes;
-  JAXMG_CUDA_CHECK(cusolverDnXpotrf_bufferSize(lane.solver(), lane.solver_parameters(),
-                                               CUBLAS_FILL_MODE_LOWER, n, cuda_type(type), a, lda,
-                                               cuda_type(type), &bytes.device, &bytes.host));
+  JAXMG_CUDA_CHECK(cusolverDnXpotrf_bufferSize(
+      lane.solver(), lane.solver_parameters(), CUBLAS_FILL_MODE_LOWER, n, library_type(type), a,
+      lda, library_type(type), &bytes.device, &bytes.host));
   return bytes;
 }
 
@@ -76,7 +64,7 @@ void Cuda::potrf(Lane& lane, Size n, T* a, Size lda, Size position, Info* info) 
     host.resize(bytes.host);
   }
   JAXMG_CUDA_CHECK(cusolverDnXpotrf(lane.solver(), lane.solver_parameters(), CUBLAS_FILL_MODE_LOWER,
-                                    n, cuda_type(type), a, lda, cuda_type(type),
+                                    n, library_type(type), a, lda, library_type(type),
                                     lane.scratch(static_cast<Size>(bytes.device)), bytes.device,
                                     host.data(), bytes.host, lane.library_info()));
   merge_info_kernel<<<1, kThreads, 0, lane.stream()>>>(n, on_device(a), lda, position,

@@ -85,8 +85,31 @@ __device__ DeviceComplex<R> operator+(DeviceComplex<R> a, DeviceComplex<R> b) {
   return {a.re + b.re, a.im + b.im};
 }
 template <class R>
+__device__ DeviceComplex<R> operator-(DeviceComplex<R> a, DeviceComplex<R> b) {
+  return {a.re - b.re, a.im - b.im};
+}
+template <class R>
 __device__ DeviceComplex<R> operator*(DeviceComplex<R> a, DeviceComplex<R> b) {
   return {a.re * b.re - a.im * b.im, a.re * b.im + a.im * b.re};
+}
+
+template <class R>
+__device__ R square(R x) {
+  return x * x;
+}
+template <class R>
+__device__ R square(DeviceComplex<R> x) {
+  return x.re * x.re + x.im * x.im;
+}
+
+template <class R>
+__device__ R reciprocal(R x) {
+  return R{1} / x;
+}
+template <class R>
+__device__ DeviceComplex<R> reciprocal(DeviceComplex<R> x) {
+  const R size = square(x);
+  return {x.re / size, -x.im / size};
 }
 
 template <class R>

@@ -93,7 +93,7 @@ void Cuda::scale(Lane& lane, Size m, Size n, const Real<T>* rows, const Real<T>*
   move_each(
       lane, m, n,
       [=] __device__(Size i, Size j) {
-        const Real<T> factor = columns ? rows[i] * columns[j] : rows[i];
+        const Real<T> factor = (rows ? rows[i] : Real<T>(1)) * (columns ? columns[j] : Real<T>(1));
         return element<DeviceType<T>>(factor) * x[i + j * lda];
       },
       [=] __device__(Size i, Size j, DeviceType<T> y) { x[i + j * lda] = y; });

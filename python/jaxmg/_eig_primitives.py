@@ -1,0 +1,161 @@
+"""The primitive of the eigensolver, on global arrays."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import zlib
+from typing import Any
+
+import jax.numpy as jnp
+from jax import Array
+
+from . import _calls
+from ._batching import batch_factor_operation
+from ._layout import Layout, entries
+from ._operands import pad_rows
+from ._operation import REPLICATED, Operation, Specs, define, rows_spec, typed
+
+
+@dataclasses.dataclass(frozen=True)
+class ResolvedEig:
+    """One eigenproblem, as far as it is known before there are data.
+
+    Attributes:
+        layout: where the rows lie.
+        n: true size of the matrix.
+        dtype: name of the element type.
+        tile: half width of the band that the matrix is reduced to, chosen by the engine's plan.
+        rows: rows that each rank has room for.
+        triangle: -1: all of A is valid; 0: only the lower triangle; 1: only the upper one.
+    """
+
+    layout: Layout
+    n: int
+    dtype: str
+    tile: int
+    rows: int
+    triangle: int = -1
+
+    # A batch may be spread over the devices: results are whole matrices, not parts of a factor.
+    exposed = False
+
+    @property
+    def padded_rows(self) -> int:
+        """Rows of the global array that holds eigenvectors."""
+        return self.rows * self.layout.ranks
+
+    @property
+    def real_dtype(self) -> str:
+        return {"complex64": "float32", "complex128": "float64"}.get(self.dtype, self.dtype)
+
+    @functools.cached_property
+    def call_id(self) -> int:
+        """Equal in all processes that make this call, most likely different for other calls."""
+        mesh = self.layout.mesh
+        shape = () if mesh is None else tuple(mesh.shape.items())
+        text = repr(
+            ("syevd", shape, self.layout.axes, self.n, self.dtype, self.tile, self.triangle)
+        )
+        return zlib.crc32(text.encode()) & 0x7FFFFFFF
+
+    @functools.cached_property
+    def on_one_rank(self) -> ResolvedEig:
+        """The same eigenproblem on a single device."""
+        return resolve_eig(
+            Layout(platform=self.layout.platform),
+            self.n,
+            self.dtype,
+            # Chosen for so many ranks; one has room for a wider band.
+            tile=self.tile if self.layout.ranks == 1 else 0,
+            triangle=self.triangle,
+        )
+
+
+@functools.lru_cache(maxsize=1024)
+def resolve_eig(
+    layout: Layout, n: int, dtype: str, *, tile: int = 0, triangle: int = -1
+) -> ResolvedEig:
+    """Asks the engine for the sizes that belong to a layout."""
+    found = entries(
+        "syevd",
+        n,
+        dtype,
+        layout.ranks,
+        layout.platform,
+        tile=tile,
+        mirror=triangle >= 0,
+    )
+    return ResolvedEig(
+        layout=layout,
+        n=n,
+        dtype=dtype,
+        tile=int(found["tile"]),
+        rows=-(-n // layout.ranks),
+        triangle=triangle,
+    )
+
+
+def _block(
+    r: ResolvedEig, ctx: Array, a: Array, *, vectors: bool, first: int, count: int
+) -> list[Array]:
+    """The call on one device's rows. The matrix is worked on in place.
+
+    Where all eigenvectors are wanted they replace it; else it is left as scratch, and dropped.
+    """
+    separate = vectors and count != r.n
+    results = [
+        _calls.Shape((r.n,), jnp.dtype(r.real_dtype)),
+        _calls.Shape(a.shape, a.dtype),
+        *([_calls.Shape((r.rows, count), a.dtype)] if separate else []),
+        _calls.Shape((8,), jnp.int32),
+    ]
+    w, work, *rest = _calls.call(
+        "jaxmg_syevd",
+        results,
+        {1: 1},
+        ctx,
+        a,
+        n=r.n,
+        tile=r.tile,
+        triangle=r.triangle,
+        vectors=int(vectors),
+        first=first,
+        count=count,
+    )
+    *v, info = rest
+    if vectors and not separate:
+        v = [work]
+    return [w, *v, info]
+
+
+def _types(a: Any, *, r: ResolvedEig, vectors: bool, first: int, count: int) -> list[Any]:
+    w = typed(a, r.layout, (r.n,), r.real_dtype, REPLICATED)
+    v = typed(a, r.layout, (r.padded_rows, count), a.dtype, rows_spec(r.layout))
+    info = typed(a, r.layout, (8,), jnp.int32, REPLICATED)
+    return [w, v, info] if vectors else [w, info]
+
+
+def _one_device(r: ResolvedEig, a: Array, *, vectors: bool, first: int, count: int) -> list[Array]:
+    w, *v, info = syevd_p.bind(a[: r.n], r=r.on_one_rank, vectors=vectors, first=first, count=count)
+    return [w, *(pad_rows(x, r.padded_rows) for x in v), info]
+
+
+def _specs(layout: Layout, *, vectors: bool, first: int, count: int) -> tuple[Specs, Specs]:
+    rows = rows_spec(layout)
+    return (rows,), (REPLICATED, rows, REPLICATED) if vectors else (REPLICATED, REPLICATED)
+
+
+# a (n or padded rows, n); vectors, first, count: whether, from which (0-based, ascending) and how
+# many eigenvectors -> w (n,), [V (padded rows, count)], info int32[8].
+syevd_p = define(
+    "jaxmg_syevd",
+    Operation(
+        block=_block,
+        one_device=_one_device,
+        pad=lambda r, a, **_: [pad_rows(a, r.padded_rows)],
+        specs=_specs,
+    ),
+    _types,
+    batch_factor_operation,
+)

@@ -1,0 +1,217 @@
+"""Singular value decomposition: the call as users make it."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.experimental import checkify
+
+from . import _cholesky, _complement, _matmul, _polar_rules, _svd, errors
+from ._arguments import check_backend, check_tile, giving_away
+from ._context import calling_on
+from ._layout import AnyMesh
+from ._matrix_operand import Operand, prepare_matrix
+from ._polar import resolve_polar
+from ._potrs import Specs
+from ._resolve import is_concrete
+from ._spectral_memory import check_bytes, svd_bytes
+from ._svd import ResolvedSvd
+
+
+@dataclasses.dataclass(frozen=True)
+class Call:
+    """Everything static about one call.
+
+    Attributes:
+        r: the decomposition of A, or of A^H if A has more columns than rows.
+        operand: the matrix.
+        want_u, want_vh: which singular vectors are wanted.
+        full: whether they are to be completed to square matrices.
+        report: whether a failure is an error under checkify.
+    """
+
+    r: ResolvedSvd
+    operand: Operand
+    want_u: bool = True
+    want_vh: bool = True
+    full: bool = False
+    report: bool = False
+
+
+@dataclasses.dataclass
+class Results:
+    """What a call computed. A pytree."""
+
+    u: Any = None
+    s: Any = None
+    vh: Any = None
+    info: Any = None
+
+
+jax.tree_util.register_dataclass(Results, data_fields=["u", "s", "vh", "info"], meta_fields=[])
+
+
+def _report(info: Array) -> None:
+    status = _cholesky.status(info)
+    checkify.debug_check(
+        status == 0, "gesvd failed with status {status} (jaxmg.errors.explain)", status=status
+    )
+
+
+def _empty(call: Call) -> Results:
+    o = call.operand
+    rows = o.rows if call.full else 0
+    columns = o.columns if call.full else 0
+    return Results(
+        jnp.eye(o.rows, rows, dtype=o.dtype) if call.want_u else None,
+        jnp.zeros((0,), jnp.finfo(o.dtype).dtype),
+        jnp.eye(columns, o.columns, dtype=o.dtype) if call.want_vh else None,
+        jnp.zeros((8,), jnp.int32),
+    )
+
+
+def svd_call(call: Call, a: Array) -> Results:
+    """The program of one call."""
+    r, o = call.r, call.operand
+    if r.n == 0:
+        return _empty(call)
+    wide = o.rows < o.columns
+    a = _polar_rules.enter(r.polar, o.enter(a), o.rows)
+    if wide:  # A^H = U s V^H gives A = V s U^H
+        a = _matmul.adjoint(r.ring, a, o.rows)
+    out = Results()
+    if call.want_u or call.want_vh:
+        u, out.s, v, out.info = _svd.decompose(r, a)
+        if call.full and r.m > r.n and (call.want_vh if wide else call.want_u):
+            u = _complement.completed(r, u)
+        left, right, length = (v, u, r.m) if wide else (u, v, r.n)
+        if call.want_u:
+            out.u = left
+        if call.want_vh:
+            out.vh = _matmul.adjoint(r.ring, right, length)
+    else:
+        out.s, out.info = _svd.values(r, a)
+    if call.report:
+        _report(out.info)
+    return out
+
+
+run_svd = jax.jit(svd_call, static_argnums=0)
+_run_donating = jax.jit(svd_call, static_argnums=0, donate_argnums=1)
+
+
+def gesvd(
+    a: Any,
+    T_A: int | None = None,
+    mesh: AnyMesh | None = None,
+    in_specs: Specs = None,
+    return_status: bool = False,
+    pad: bool = True,
+    *,
+    compute_u: bool = True,
+    compute_vh: bool = True,
+    full_matrices: bool = False,
+    matrix_specs: Specs = None,
+    donate: bool = False,
+    backend: str | None = None,
+    check: bool = False,
+    m: int | None = None,
+) -> Any:
+    """Singular value decomposition A = U diag(s) V^H of a matrix that is spread over devices.
+
+    The polar decomposition A = U_p H, after a QR factorisation if A is not square, and the
+    eigenvalues of H = V diag(s) V^H; then U = U_p V (QDWH-SVD: Nakatsukasa and Higham, SIAM J. Sci.
+    Comput. 35, 2013; LAPACK's xGESDD does the same job). Backward stable: each singular value is
+    right to some eps s[0], and the condition number is not squared anywhere. U and V are
+    orthonormal to rounding also for repeated and zero singular values. The cost is that of
+    :func:`jaxmg.polar` and :func:`jaxmg.syevd` together, and memory that of the larger one.
+
+    Args:
+        a: the matrix, any shape (m, n), of any sharding; float32, float64, complex64 or complex128
+            (integers are promoted). NumPy arrays are accepted.
+        T_A: rows that are eliminated together in Cholesky steps. None lets the plan choose.
+        mesh: the mesh to work on.
+        in_specs: a PartitionSpec of the matrix.
+        return_status: whether to return the status too.
+        pad: accepted as elsewhere; shards need no padding.
+        compute_u, compute_vh: whether to return U and V^H. Without both no vectors are formed.
+        full_matrices: whether U is (m, m) and V^H (n, n), instead of (m, k) and (k, n) with
+            k = min(m, n).
+        matrix_specs: another name of `in_specs`.
+        donate: eagerly, whether `a` may be overwritten; it is deleted then.
+        backend: None or "native".
+        check: eagerly, whether to wait and raise an exception on failure; under ``checkify``,
+            whether to report one. Elsewhere under ``jit`` it does nothing.
+        m: the true number of rows of a matrix whose rows were padded to
+            devices * ceil(m / devices); results are padded likewise then.
+
+    Returns:
+        U, s (real, descending, equal on all devices) and V^H, without those that are not wanted;
+        U and V^H are split by rows over the devices of `a` (whole on every device if JAX cannot
+        split their rows evenly). The status, an int32 scalar, if `return_status`. After a failure
+        all is NaN.
+
+    Raises:
+        ValueError, TypeError: an argument is not acceptable; the message names it.
+        ConvergenceError, NonFiniteInputError: with `check`.
+
+    Derivatives of any order, with the conventions of ``jnp.linalg.svd``; none with
+    `full_matrices` if A is not square, since the additional vectors are arbitrary. Functions that
+    do not depend on the choice of vectors have finite derivatives also where singular values are
+    repeated, or both zero and differentiable there.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> import jaxmg
+        >>> u, s, vh = jaxmg.gesvd(jnp.array([[0.0, 2.0], [1.0, 0.0], [0.0, 0.0]]))
+        >>> s.round(4).tolist()
+        [2.0, 1.0]
+    """
+    check_backend("gesvd", backend)
+    given, tile = a, check_tile(T_A)
+    operand, a = prepare_matrix(
+        "gesvd", a, mesh=mesh, in_specs=in_specs, matrix_specs=matrix_specs, rows=m, pad=pad
+    )
+    call = Call(
+        ResolvedSvd(resolve_polar(operand, tile)),
+        operand,
+        compute_u,
+        compute_vh,
+        full_matrices,
+        check,
+    )
+    r, vectors = call.r, compute_u or compute_vh
+    check_bytes(
+        "gesvd",
+        r.layout,
+        r.m,
+        r.n,
+        operand.dtype,
+        lambda m, n: svd_bytes(r.layout, m, n, operand.dtype, vectors),
+    )
+    with calling_on(operand.layout):
+        if donate and is_concrete(a):
+            with giving_away(a, given):
+                out = _run_donating(call, a)
+        else:
+            out = run_svd(call, a)
+    if check and is_concrete(out.info):
+        failure = errors.from_info(np.asarray(out.info).tolist(), "gesvd")
+        if failure is not None:
+            raise failure
+    padded = m is not None
+    results = []
+    if compute_u:
+        results.append(operand.leave(out.u, operand.rows, padded=padded))
+    results.append(out.s)
+    if compute_vh:
+        rows = operand.columns if full_matrices else min(operand.rows, operand.columns)
+        results.append(operand.leave(out.vh, rows, padded=padded))
+    if return_status:
+        results.append(_cholesky.jitted_status(out.info))
+    return results[0] if len(results) == 1 else tuple(results)

@@ -1,0 +1,206 @@
+"""The polar decomposition: the call as users make it."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.experimental import checkify
+
+from . import _cholesky, _matmul, _polar_rules, errors
+from ._arguments import check_backend, check_tile, giving_away
+from ._context import calling_on
+from ._layout import AnyMesh
+from ._matmul import Ring
+from ._matrix_operand import Operand, prepare_matrix
+from ._potrs import Specs
+from ._qdwh import ResolvedPolar
+from ._resolve import is_concrete
+from ._spectral_memory import check_bytes, polar_bytes
+
+
+@dataclasses.dataclass(frozen=True)
+class Call:
+    """Everything static about one call.
+
+    Attributes:
+        r: the decomposition of A, or of A^H if A has more columns than rows.
+        operand: the matrix.
+        want_h, left: whether the Hermitian factor is wanted, and whether on the left.
+        report: whether a failure is an error under checkify.
+    """
+
+    r: ResolvedPolar
+    operand: Operand
+    want_h: bool = True
+    left: bool = False
+    report: bool = False
+
+
+@dataclasses.dataclass
+class Results:
+    """What a call computed. A pytree."""
+
+    u: Any = None
+    h: Any = None
+    info: Any = None
+
+
+jax.tree_util.register_dataclass(Results, data_fields=["u", "h", "info"], meta_fields=[])
+
+
+def _report(info: Array) -> None:
+    status = _cholesky.status(info)
+    checkify.debug_check(
+        status == 0, "polar failed with status {status} (jaxmg.errors.explain)", status=status
+    )
+
+
+def _empty(call: Call) -> Results:
+    o = call.operand
+    size = o.rows if call.left else o.columns
+    return Results(
+        jnp.zeros((o.rows, o.columns), o.dtype),
+        jnp.zeros((size, size), o.dtype) if call.want_h else None,
+        jnp.zeros((8,), jnp.int32),
+    )
+
+
+def polar_call(call: Call, a: Array) -> Results:
+    """The program of one call."""
+    r, o = call.r, call.operand
+    if r.n == 0:
+        return _empty(call)
+    ring = Ring(r.layout)
+    wide = o.rows < o.columns
+    a = _polar_rules.enter(r, o.enter(a), o.rows)
+    if wide:  # A^H = U H gives A = H U^H
+        a = _matmul.adjoint(ring, a, o.rows)
+    if call.want_h:
+        u, h, info = _polar_rules.decompose(r, a)
+        if call.left != wide:
+            h = _matmul.times_adjoint(ring, _matmul.times(ring, u, h), u, r.m)
+            h = 0.5 * (h + _matmul.adjoint(ring, h, r.m))
+    else:
+        (u, info), h = _polar_rules.unitary(r, a), None
+    if wide:
+        u = _matmul.adjoint(ring, u, r.m)
+    if call.report:
+        _report(info)
+    return Results(u, h, info)
+
+
+run_polar = jax.jit(polar_call, static_argnums=0)
+_run_donating = jax.jit(polar_call, static_argnums=0, donate_argnums=1)
+
+
+def polar(
+    a: Any,
+    T_A: int | None = None,
+    mesh: AnyMesh | None = None,
+    in_specs: Specs = None,
+    return_status: bool = False,
+    pad: bool = True,
+    *,
+    compute_h: bool = True,
+    side: str = "right",
+    matrix_specs: Specs = None,
+    donate: bool = False,
+    backend: str | None = None,
+    check: bool = False,
+    m: int | None = None,
+) -> Any:
+    """Polar decomposition A = U H of a matrix that is spread over devices.
+
+    U has orthonormal columns (rows, if A has more columns than rows) and is the matrix of that
+    kind next to A; H is Hermitian positive semidefinite. By the QDWH iteration with Cholesky and,
+    for ill-conditioned A, QR steps (Nakatsukasa and Higham, SIAM J. Sci. Comput. 35, 2013): three
+    or four Cholesky steps of 5 n^3 operations for a well-conditioned A, at most six steps and some
+    40 n^3 else; a QR factorisation first if A is not square. Backward stable, also for rank
+    deficient A, where U is one of many that are possible. Memory for some ten matrices (n, n),
+    spread over the devices.
+
+    Args:
+        a: the matrix, any shape (m, n), of any sharding; float32, float64, complex64 or complex128
+            (integers are promoted). NumPy arrays are accepted.
+        T_A: rows that are eliminated together in Cholesky steps. None lets the plan choose.
+        mesh: the mesh to work on.
+        in_specs: a PartitionSpec of the matrix.
+        return_status: whether to return the status too.
+        pad: accepted as elsewhere; shards need no padding.
+        compute_h: whether to return H too.
+        side: "right": A = U H with H of shape (n, n). "left": A = H U with H of shape (m, m).
+        matrix_specs: another name of `in_specs`.
+        donate: eagerly, whether `a` may be overwritten; it is deleted then.
+        backend: None or "native".
+        check: eagerly, whether to wait and raise an exception on failure; under ``checkify``,
+            whether to report one. Elsewhere under ``jit`` it does nothing.
+        m: the true number of rows of a matrix whose rows were padded to
+            devices * ceil(m / devices); results are padded likewise then.
+
+    Returns:
+        U with the shape of `a` and H if `compute_h`, both split by rows over the devices of `a`
+        (whole on every device if JAX cannot split their rows evenly); the status, an int32 scalar,
+        if `return_status`. After a failure all is NaN.
+
+    Raises:
+        ValueError, TypeError: an argument is not acceptable; the message names it.
+        ConvergenceError, NonFiniteInputError: with `check`.
+
+    Derivatives of any order exist where A has full rank. They take the eigenvectors of H, which
+    are worked out for derivatives alone.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> import jaxmg
+        >>> u, h = jaxmg.polar(jnp.array([[0.0, -2.0], [1.0, 0.0]]))
+        >>> h.round(4).tolist()
+        [[1.0, 0.0], [0.0, 2.0]]
+    """
+    check_backend("polar", backend)
+    if side not in ("right", "left"):
+        raise ValueError(f"side: got {side!r}; accepted are 'right' and 'left'.")
+    given, tile = a, check_tile(T_A)
+    operand, a = prepare_matrix(
+        "polar", a, mesh=mesh, in_specs=in_specs, matrix_specs=matrix_specs, rows=m, pad=pad
+    )
+    call = Call(
+        resolve_polar(operand, tile),
+        operand,
+        compute_h,
+        side == "left",
+        check,
+    )
+    r = call.r
+    check_bytes(
+        "polar", r.layout, r.m, r.n, r.dtype, lambda m, n: polar_bytes(r.layout, m, n, r.dtype)
+    )
+    with calling_on(operand.layout):
+        if donate and is_concrete(a):
+            with giving_away(a, given):
+                out = _run_donating(call, a)
+        else:
+            out = run_polar(call, a)
+    if check and is_concrete(out.info):
+        failure = errors.from_info(np.asarray(out.info).tolist(), "polar")
+        if failure is not None:
+            raise failure
+    results = [operand.leave(out.u, operand.rows, padded=m is not None)]
+    if compute_h:
+        size = operand.rows if side == "left" else operand.columns
+        results.append(operand.leave(out.h, size, padded=m is not None))
+    if return_status:
+        results.append(_cholesky.jitted_status(out.info))
+    return results[0] if len(results) == 1 else tuple(results)
+
+
+def resolve_polar(operand: Operand, tile: int = 0) -> ResolvedPolar:
+    """The decomposition of a matrix, or of its adjoint if that has more rows."""
+    if operand.layout.kind == "manual":
+        raise ValueError("the polar and singular value decompositions do not run in shard_map.")
+    small, large = sorted((operand.rows, operand.columns))
+    return ResolvedPolar(operand.layout, large, small, operand.dtype, tile)

@@ -1,0 +1,156 @@
+// The QR of a panel: one kernel per column, over all multiprocessors.
+#include <limits>
+
+#include "tile/cuda/cuda.h"
+#include "tile/cuda/launch.h"
+#include "tile/cuda/reduce.h"
+#include "tile/cuda/reflector.h"
+#include "tile/cuda/scalar.h"
+
+namespace jaxmg::tile {
+namespace {
+
+constexpr Size kMostRows = 1024;    // of a block
+constexpr Size kMostBlocks = 1024;  // room in eigen_work, see plan_eigen.cpp
+constexpr int kWarps = kThreads / 32;
+
+template <class D>
+struct PanelArguments {
+  Size m;
+  int w;
+  int k;
+  D* a;
+  Size lda;
+  D* r;
+  Size ldr;
+  D* t;
+  Size ldt;
+  Size rows;  // of a block
+  int blocks;
+  D* sums;  // blocks x w
+  D* row;   // 2 x w: the row of the next pivot, in turns
+};
+
+// Applies reflector j (none if j < 0), which needs the sums over rows below j that the launch
+// before has left,
+//   s_l = sum_i>j conj(a_ij) a_il,   v_j^H a_l = a_jl + conj(scale) s_l,
+// and leaves those for column j + 1. Columns before j are finished reflectors: from theirs comes
+// column j of T.
+template <class D, class R>
+__global__ void __launch_bounds__(kThreads) panel_kernel(PanelArguments<D> p, int j, R smallest) {
+  extern __shared__ char memory[];
+  D* const v = reinterpret_cast<D*>(memory);  // own rows of the reflector
+  D* const dots = v + p.rows;                 // w
+  const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
+  const Size begin = static_cast<Size>(blockIdx.x) * p.rows;
+  const Size end = begin + p.rows < p.m ? begin + p.rows : p.m;
+  // Sums of launches alternate between two places, since blocks read all of them.
+  D* const out = p.sums + (j & 1) * static_cast<Size>(p.blocks) * p.w;
+  const D* const in = p.sums + ((j + 1) & 1) * static_cast<Size>(p.blocks) * p.w;
+  const D* const row = p.row + ((j + 1) & 1) * p.w;
+  D* const next_row = p.row + (j & 1) * p.w;
+  const D zero = element<D>(R{0});
+
+  if (j >= 0) {
+    for (int l = warp; l < p.w; l += kWarps) {
+      D sum = zero;
+      for (int block = lane; block < p.blocks; block += 32) {
+        sum = sum + in[static_cast<Size>(block) * p.w + l];
+      }
+      sum = warp_sum(sum);
+      if (lane == 0) {
+        dots[l] = sum;
+      }
+    }
+    __syncthreads();
+    const ReflectorScalars<D, R> h = reflector_scalars(row[j], real_part(dots[j]), smallest);
+    for (Size i = begin + threadIdx.x; i < end; i += kThreads) {
+      v[i - begin] = i > j ? h.scale * p.a[i + j * p.lda] : element<D>(R(i == j ? 1 : 0));
+    }
+    __syncthreads();
+    for (int l = static_cast<int>(threadIdx.x); l < p.w; l += kThreads) {
+      dots[l] = row[l] + conjugate(h.scale) * dots[l];  // of no use for l = j
+    }
+    __syncthreads();
+    if (blockIdx.x == 0) {
+      for (int i = static_cast<int>(threadIdx.x); i < p.k; i += kThreads) {
+        D sum = zero;
+        for (int l = i; l < j; ++l) {
+          sum = sum + p.t[i + l * p.ldt] * conjugate(dots[l]);
+        }
+        p.t[i + j * p.ldt] = i < j ? zero - h.tau * sum : i == j ? h.tau : zero;
+      }
+    }
+    for (int l = warp; l < p.w; l += kWarps) {
+      const D factor = conjugate(h.tau) * dots[l];
+      for (Size i = begin + lane; i < end; i += 32) {
+        D& x = p.a[i + l * p.lda];
+        if (i > j) {
+          x = l == j ? v[i - begin] : l > j ? x - v[i - begin] * factor : x;
+        } else if (i == j) {
+          p.r[j + l * p.ldr] = l == j ? element<D>(h.beta) : l > j ? x - factor : zero;
+          x = l == j ? element<D>(R{1}) : l > j ? zero : x;
+        }
+      }
+    }
+    __syncthreads();
+  }
+
+  if (j + 1 >= p.k) {
+    return;
+  }
+  for (int l = warp; l < p.w; l += kWarps) {
+    D sum = zero;
+    for (Size i = begin + lane; i < end; i += 32) {
+      const D x = p.a[i + l * p.lda];
+      if (i > j + 1) {
+        sum = sum + conjugate(p.a[i + (j + 1) * p.lda]) * x;
+      } else if (i == j + 1) {
+        next_row[l] = x;
+      }
+    }
+    sum = warp_sum(sum);
+    if (lane == 0) {
+      out[static_cast<Size>(blockIdx.x) * p.w + l] = sum;
+    }
+  }
+}
+
+}  // namespace
+
+template <class T>
+void Cuda::householder_panel(Lane& lane, Size m, Size w, T* a, Size lda, T* r, Size ldr, T* t,
+                             Size ldt, void* work) {
+  using D = DeviceType<T>;
+  using R = Real<T>;
+  const Size k = std::min(m, w);
+  if (k <= 0) {
+    return;
+  }
+  PanelArguments<D> p{
+      m,   narrow(w), narrow(k), on_device(a), lda,    on_device(r), ldr, on_device(t),
+      ldt, 0,         0,         nullptr,      nullptr};
+  p.rows = std::clamp<Size>(ceil_div(m, Size{128}), 32, kMostRows);
+  p.blocks = narrow(ceil_div(m, p.rows));
+  if (p.blocks > kMostBlocks) {
+    throw std::logic_error("householder_panel: too many rows");
+  }
+  p.sums = static_cast<D*>(work);
+  p.row = p.sums + 2 * static_cast<Size>(p.blocks) * w;
+  const std::size_t shared = static_cast<std::size_t>(p.rows + w) * sizeof(D);
+  for (int j = -1; j < p.k; ++j) {
+    panel_kernel<D, R><<<static_cast<unsigned>(p.blocks), kThreads, shared, lane.stream()>>>(
+        p, j, std::numeric_limits<R>::min());
+    JAXMG_CUDA_CHECK(cudaGetLastError());
+  }
+}
+
+#define JAXMG_INSTANTIATE(T) \
+  template void Cuda::householder_panel<T>(Lane&, Size, Size, T*, Size, T*, Size, T*, Size, void*);
+JAXMG_INSTANTIATE(float)
+JAXMG_INSTANTIATE(double)
+JAXMG_INSTANTIATE(std::complex<float>)
+JAXMG_INSTANTIATE(std::complex<double>)
+#undef JAXMG_INSTANTIATE
+
+}  // namespace jaxmg::tile

@@ -1,0 +1,74 @@
+// Values that the tile operations of eigenproblems share with the algorithms.
+#pragma once
+
+#include <algorithm>
+
+#include "core/types.h"
+#include "tile/random.h"
+
+namespace jaxmg {
+
+// Rows first and second of a matrix of which the first is (c, s) times both, and the second (-s,
+// c).
+struct Rotation {
+  Size first = 0;
+  Size second = 0;
+  double c = 1;
+  double s = 0;
+};
+
+// The reflectors of `count` sweeps of bulge chasing from sweep `first` on, of a matrix of order n
+// and half width b. They are kept as a matrix of rows() x count, whose column j belongs to sweep
+// first + j and whose row i belongs to row first + 1 + i of the matrix. Below its j leading zeros,
+// column j holds one reflector of b elements (the last one may be shorter) after the other; in the
+// place of the leading 1 of each stands its tau.
+//
+// Reflectors number k of all sweeps act on neighbouring rows and are applied together, as
+// I - V T V^H, in a window of b + count - 1 rows.
+struct SweepGroup {
+  Size n = 0;
+  Size b = 1;
+  Size first = 0;
+  Size count = 0;
+
+  Size rows() const { return n - 1 - first; }
+  Size elements() const { return rows() * count; }
+  // Windows, and the rows of each.
+  Size steps() const { return (rows() + b - 1) / b; }
+  Size window() const { return b + count - 1; }
+  Size window_begin(Size k) const { return first + 1 + k * b; }
+  Size window_rows(Size k) const { return std::min(window(), rows() - k * b); }
+  // Packed for application: V, then V T, each window() x count, for each step.
+  Size packed_step() const { return 2 * window() * count; }
+  Size packed() const { return steps() * packed_step(); }
+};
+
+// Sweeps that are carried out in one go: groups of `size` of them, whose reflectors lie one after
+// the other.
+struct SweepBatch {
+  Size n = 0;
+  Size b = 1;
+  Size first = 0;
+  Size count = 0;
+  Size size = 1;
+
+  Size rows() const { return n - 1 - first; }
+  // Where group i begins: those before it have size x (rows() - j size) elements, j = 0 .. i - 1.
+  JAXMG_HOST_DEVICE Size offset(Size i) const {
+    return size * (i * (n - 1 - first) - size * (i * (i - 1) / 2));
+  }
+  // Where the first reflector of sweep s begins.
+  JAXMG_HOST_DEVICE Size place(Size s) const {
+    const Size i = (s - first) / size, j = (s - first) % size;
+    return offset(i) + j * (n - 1 - first - i * size) + j;
+  }
+  Size elements() const {
+    Size sum = 0;
+    for (Size i = 0; i < count; i += size) {
+      sum += (rows() - i) * (count - i < size ? count - i : size);
+    }
+    return sum;
+  }
+};
+
+}  // namespace jaxmg

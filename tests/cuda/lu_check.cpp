@@ -1,0 +1,274 @@
+// LU factorisation, solutions, determinants and failure reports on ranks that are GPUs.
+#include <chrono>
+
+#include "algo/lu.h"
+#include "algo/lu_det.h"
+#include "algo/lu_solve.h"
+#include "check.h"
+#include "gpu_ranks.h"
+#include "rank_run.h"
+#include "tile/cuda/cuda.h"
+
+namespace jaxmg::test {
+namespace {
+
+using tile::Cuda;
+
+// One rank's factor.
+template <class T>
+struct Factor {
+  Factor(RankRun<T>& run_, const std::vector<T>& shard, Size n, bool natural = false)
+      : run(run_),
+        plan(request(run_, natural)),
+        a(shard),
+        inverse(lu_aux_count(plan.request(), plan.tile())),
+        pivots(2 * n),
+        info(1) {
+    run.call(request(run, natural), [&](Rank<Cuda>& rank) {
+      lu_factor<Cuda, T>(rank, a.get(), inverse.get(), pivots.get(), info.get());
+    });
+  }
+  static PlanRequest request(const RankRun<T>& run, bool natural) {
+    PlanRequest q = run.request(Routine::getrf);
+    q.natural = natural;
+    return q;
+  }
+
+  RankRun<T>& run;
+  Plan plan;
+  DeviceArray<T> a;
+  DeviceArray<T> inverse;
+  DeviceArray<std::int32_t> pivots;
+  DeviceArray<Info> info;
+
+  // x (whole) <- the solution.
+  std::vector<T> solve(const std::vector<T>& b, Size nrhs, bool replicated, bool transpose) {
+    DeviceArray<T> x(b);
+    PlanRequest q = run.request(Routine::getrs);
+    q.nrhs = nrhs;
+    q.replicated_rhs = replicated;
+    q.transpose = transpose;
+    run.call(q, [&](Rank<Cuda>& rank) {
+      lu_solve<Cuda, T>(rank, a.get(), inverse.get(), pivots.get(), info.get(), x.get());
+    });
+    return x.download();
+  }
+  std::pair<T, double> determinant() {
+    DeviceArray<T> phase(1);
+    DeviceArray<Real<T>> log(1);
+    run.call(run.request(Routine::getdet), [&](Rank<Cuda>& rank) {
+      lu_determinant<Cuda, T>(rank, a.get(), pivots.get(), info.get(), phase.get(), log.get());
+    });
+    return {phase.download()[0], static_cast<double>(log.download()[0])};
+  }
+};
+
+template <class T>
+Matrix<T> transposed(const Matrix<T>& a) {
+  Matrix<T> t(a.cols, a.rows);
+  for (Size i = 0; i < a.rows; ++i) {
+    for (Size j = 0; j < a.cols; ++j) {
+      t(j, i) = a(i, j);
+    }
+  }
+  return t;
+}
+
+template <class T>
+void check_solve(Group& group, int devices, int ranks, Size n, Size tile) {
+  const auto whole = random_matrix<T>(n, n, 41);
+  const auto other = transposed(whole);
+  const Size nrhs = 3;
+  const auto b = random_matrix<T>(n, nrhs, 42);
+  const std::string name = "n " + std::to_string(n) + " ranks " + std::to_string(ranks) + " tile " +
+                           std::to_string(tile);
+  std::vector<std::vector<T>> parts(static_cast<std::size_t>(2 * ranks));
+  run_gpu_ranks(ranks, devices, true, [&](GpuRank& gpu) {
+    const int me = gpu.comm.rank();
+    RankRun<T> run(gpu, n, tile);
+    const Distribution dist = Plan(run.request(Routine::getrf)).distribution();
+    Factor<T> factor(run, shard_of(whole, dist, me), n);
+    group.expect(factor.info.download()[0].kind == 0, name + " factored");
+    for (const bool transpose : {false, true}) {
+      Matrix<T> x(n, nrhs);
+      x.data = factor.solve(b.data, nrhs, true, transpose);
+      group.expect_small(solve_residual(transpose ? other : whole, b, x), 25, name + " residual");
+      parts[static_cast<std::size_t>(2 * me + transpose)] =
+          factor.solve(shard_of(b, dist, me), nrhs, false, transpose);
+    }
+  });
+  const Distribution dist(n, ranks, tile);
+  for (const bool transpose : {false, true}) {
+    Matrix<T> x(n, nrhs);
+    for (int r = 0; r < ranks; ++r) {
+      const auto& mine = parts[static_cast<std::size_t>(2 * r + transpose)];
+      for (Size i = 0; i < dist.local_size(r); ++i) {
+        std::copy_n(mine.begin() + i * nrhs, nrhs,
+                    x.data.begin() + *dist.global(r, LocalIndex(i)) * nrhs);
+      }
+    }
+    group.expect_small(solve_residual(transpose ? other : whole, b, x), 25,
+                       name + " residual by rows");
+  }
+}
+
+// Cyclic shifts by one have determinant (-1)^(n-1).
+template <class T>
+void check_determinant(Group& group, int devices, int ranks, Size n, Size tile) {
+  Matrix<T> shift(n, n);
+  for (Size i = 0; i < n; ++i) {
+    shift(i, (i + 1) % n) = T(2);
+  }
+  run_gpu_ranks(ranks, devices, true, [&](GpuRank& gpu) {
+    RankRun<T> run(gpu, n, tile);
+    const Distribution dist = Plan(run.request(Routine::getrf)).distribution();
+    Factor<T> factor(run, shard_of(shift, dist, gpu.comm.rank()), n);
+    const auto [sign, log] = factor.determinant();
+    const T expected = T(n % 2 == 1 ? Real<T>(1) : Real<T>(-1));
+    group.expect_small(std::abs(sign - expected), 1e-5, "sign, n " + std::to_string(n));
+    group.expect_small(std::abs(log - static_cast<double>(n) * std::log(2.0)), 1e-3,
+                       "logarithm, n " + std::to_string(n));
+  });
+}
+
+template <class T>
+void check_singular(Group& group, int devices, int ranks) {
+  const Size n = 90;
+  const Size row = 61;
+  auto whole = random_matrix<T>(n, n, 43);
+  for (Size j = 0; j < n; ++j) {
+    whole(row, j) = T(0);
+  }
+  run_gpu_ranks(ranks, devices, true, [&](GpuRank& gpu) {
+    RankRun<T> run(gpu, n, 16);
+    const Distribution dist = Plan(run.request(Routine::getrf)).distribution();
+    Factor<T> factor(run, shard_of(whole, dist, gpu.comm.rank()), n);
+    const Info report = factor.info.download()[0];
+    group.expect(report.kind == static_cast<int>(Kind::singular) && report.position == row + 1,
+                 "dependent equation " + std::to_string(report.position));
+    const auto x = factor.solve(std::vector<T>(static_cast<std::size_t>(n), T(1)), 1, true, false);
+    group.expect(std::isnan(std::real(x[0])) && std::isnan(std::real(x[n - 1])), "NaN");
+    const auto [sign, log] = factor.determinant();
+    group.expect(sign == T(0) && log == -std::numeric_limits<double>::infinity(), "zero");
+  });
+}
+
+// In natural order the factors are those of LAPACK for the transposed matrix.
+template <class T>
+void check_natural(Group& group, int devices, int ranks) {
+  const Size n = 75;
+  const auto whole = random_matrix<T>(n, n, 45);
+  run_gpu_ranks(ranks, devices, true, [&](GpuRank& gpu) {
+    const int me = gpu.comm.rank();
+    RankRun<T> run(gpu, n, 16);
+    const Distribution dist = Plan(Factor<T>::request(run, true)).distribution();
+    Factor<T> factor(run, shard_of(whole, dist, me), n, true);
+    group.expect(factor.info.download()[0].kind == 0, "natural order");
+    const auto lu = factor.a.download();
+    const auto rows = factor.pivots.download();
+    if (ranks == 1) {
+      double error = 0;
+      for (Size j = 0; j < n; ++j) {
+        for (Size i = 0; i < n; ++i) {
+          T sum(0);
+          for (Size k = 0; k <= std::min(i, j); ++k) {
+            const auto at = [&](Size r, Size c) { return lu[static_cast<std::size_t>(r + c * n)]; };
+            sum += (k == i ? T(1) : at(i, k)) * at(k, j);
+          }
+          const Size row = rows[static_cast<std::size_t>(n + i)];
+          error = std::max<double>(error, std::abs(sum - whole(j, row)));
+        }
+      }
+      group.expect_small(error, 2000 * epsilon<T>, "P A^T - L U");
+    }
+  });
+}
+
+template <class T>
+void check_type(int devices) {
+  Group group("algorithms: LU " + type_name<T>());
+  for (const int ranks : {1, 2, 3, 8}) {
+    for (const auto& [n, tile] : std::vector<std::pair<Size, Size>>{
+             {1, 4}, {7, 2}, {65, 8}, {130, 16}, {301, 32}, {301, 200}, {700, 300}}) {
+      check_solve<T>(group, devices, ranks, n, std::min(tile, ceil_div(n, ranks)));
+    }
+    for (const Size n : {6, 7, 30, 101}) {
+      check_determinant<T>(group, devices, ranks, n, 3);
+    }
+    check_singular<T>(group, devices, ranks);
+    check_natural<T>(group, devices, ranks);
+  }
+}
+
+double now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+template <class T>
+void time_type(int devices, Size n, Size tile) {
+  run_gpu_ranks(devices, devices, true, [&](GpuRank& gpu) {
+    const int me = gpu.comm.rank();
+    RankRun<T> run(gpu, n, tile);
+    const Plan plan(run.request(Routine::getrf));
+    const Distribution dist = plan.distribution();
+    DeviceArray<T> a(dist.capacity() * n), x(n);
+    DeviceArray<T> inverse(lu_aux_count(plan.request(), plan.tile()));
+    DeviceArray<std::int32_t> pivots(2 * n);
+    DeviceArray<Info> info(1);
+    double factor = 1e30;
+    double solve = 1e30;
+    for (int repeat = 0; repeat < 3; ++repeat) {
+      auto& lane = gpu.context.lanes().update;
+      for (Size j = 0; j < dist.local_size(me); ++j) {
+        const Size row = *dist.global(me, LocalIndex(j));
+        Cuda::random_vector<T>(lane, n, row * n, Real<T>(0.5), a.get() + j * n);
+      }
+      JAXMG_CUDA_CHECK(cudaDeviceSynchronize());
+      double begin = 0;
+      run.call(run.request(Routine::getrf), [&](Rank<Cuda>& rank) {
+        rank.comm.barrier();
+        begin = now();
+        lu_factor<Cuda, T>(rank, a.get(), inverse.get(), pivots.get(), info.get());
+      });
+      factor = std::min(factor, now() - begin);
+      run.call(run.request(Routine::getrs), [&](Rank<Cuda>& rank) {
+        rank.comm.barrier();
+        begin = now();
+        lu_solve<Cuda, T>(rank, a.get(), inverse.get(), pivots.get(), info.get(), x.get());
+      });
+      solve = std::min(solve, now() - begin);
+    }
+    const int kind = info.download()[0].kind;
+    if (me == 0) {
+      std::printf(
+          "LU %s n %lld devices %d tile %lld: factor %.4f s (%.1f TF/s), solve %.4f s, "
+          "kind %d\n",
+          type_name<T>().c_str(), static_cast<long long>(n), devices,
+          static_cast<long long>(plan.tile()), factor, plan.flops() / factor / 1e12, solve, kind);
+      std::fflush(stdout);
+    }
+  });
+}
+
+}  // namespace
+
+void check_lu(int devices) {
+  check_type<float>(devices);
+  check_type<double>(devices);
+  check_type<std::complex<float>>(devices);
+  check_type<std::complex<double>>(devices);
+}
+
+void time_lu(int devices, Size n, const std::string& type, Size tile) {
+  if (type == "f32") {
+    time_type<float>(devices, n, tile);
+  } else if (type == "c64") {
+    time_type<std::complex<float>>(devices, n, tile);
+  } else if (type == "c128") {
+    time_type<std::complex<double>>(devices, n, tile);
+  } else {
+    time_type<double>(devices, n, tile);
+  }
+}
+
+}  // namespace jaxmg::test
