@@ -12,6 +12,7 @@ with its own rows; only thin arrays travel.
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
