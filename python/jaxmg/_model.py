@@ -121,7 +121,8 @@ def estimate(
     """The time of a call.
 
     Args:
-        routine: "potrs", "potrf", "potri", "logdet" or "cyclic_1d".
+        routine: "potrs", "potrf", "potri", "logdet", "cholesky", "solve_triangular", "cho_update"
+            or "cyclic_1d".
         n, dtype, ranks, tile, nrhs: the problem.
         profile: the machine.
         split: whether float32 products run on tensor cores.
@@ -140,6 +141,9 @@ def estimate(
             return Estimate(one.factor * workers, one.solve * workers, gather, one.overhead, 0.0)
     if n == 0:
         return Estimate(0.0, 0.0, 0.0, profile.call_seconds, 0.0)
+    if routine in ("solve_triangular", "cho_update"):
+        sweep = _sweep(routine, n, dtype, ranks, tile, profile, nrhs)
+        return Estimate(0.0, sweep, 0.0, profile.call_seconds, 0.0)
     factor, waiting = _factor(n, dtype, ranks, tile, _key(profile), split)
     solve = 0.0
     workers = 1 if profile.shared else ranks
@@ -154,6 +158,26 @@ def estimate(
     elif routine == "potri":
         solve = 2.2 * factor  # 2 n^3 / 3 against n^3 / 3
     return Estimate(factor, solve, gather, profile.call_seconds, waiting)
+
+
+def _sweep(
+    routine: str, n: int, dtype: str, ranks: int, tile: int, profile: Profile, nrhs: int
+) -> float:
+    """Seconds of one pass over the tiles of a triangle."""
+    triangle = n * n * float(_SIZES[dtype]) / 2
+    unit = 4.0 if dtype.startswith("complex") else 1.0
+    meetings = math.ceil(n / tile) * (profile.exchange_seconds if ranks > 1 else 0.0)
+    if routine == "cho_update":
+        # Rank after rank: each block of 64 columns is read, copied and written for 32 vectors.
+        passes = math.ceil(nrhs / 32)
+        blocks = math.ceil(n / 64) * profile.step_seconds
+        width = 64 + min(nrhs, 32)
+        flops = unit * n * n * width * width / 64 / profile.of(dtype).rate
+        return passes * (4 * triangle / profile.memory + blocks + meetings + flops)
+    workers = 1 if profile.shared else ranks
+    flops = unit * n * n * nrhs / workers / profile.of(dtype).rate
+    steps = math.ceil(n / tile) * profile.step_seconds / 2
+    return math.ceil(nrhs / 512) * (triangle / workers / profile.memory + steps + meetings) + flops
 
 
 # Refinement steps that a mixed-precision solve is taken to need.
