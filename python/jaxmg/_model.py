@@ -122,7 +122,8 @@ def estimate(
     """The time of a call.
 
     Args:
-        routine: "potrs", "potrf", "potri", "logdet" or "cyclic_1d".
+        routine: "potrs", "potrf", "potri", "logdet", "cholesky", "solve_triangular", "cho_update",
+            "qr", "least_squares" or "cyclic_1d".
         n, dtype, ranks, tile, nrhs, columns: the problem.
         profile: the machine.
         split: whether float32 products run on tensor cores.
@@ -143,6 +144,9 @@ def estimate(
         return Estimate(0.0, 0.0, 0.0, profile.call_seconds, 0.0)
     if routine in ("qr", "least_squares"):
         return _qr_estimate(routine, n, columns or n, dtype, ranks, tile, profile)
+    if routine in ("solve_triangular", "cho_update"):
+        sweep = _sweep(routine, n, dtype, ranks, tile, profile, nrhs)
+        return Estimate(0.0, sweep, 0.0, profile.call_seconds, 0.0)
     factor, waiting = _factor(n, dtype, ranks, tile, _key(profile), split)
     solve = 0.0
     workers = 1 if profile.shared else ranks
@@ -183,6 +187,26 @@ def _qr_estimate(
     factor = update + steps * (chain + sent)
     solve = update if routine == "qr" else 0.1 * update + steps * profile.step_seconds
     return Estimate(factor, solve, 0.0, profile.call_seconds, steps * sent)
+
+
+def _sweep(
+    routine: str, n: int, dtype: str, ranks: int, tile: int, profile: Profile, nrhs: int
+) -> float:
+    """Seconds of one pass over the tiles of a triangle."""
+    triangle = n * n * float(_SIZES[dtype]) / 2
+    unit = 4.0 if dtype.startswith("complex") else 1.0
+    meetings = math.ceil(n / tile) * (profile.exchange_seconds if ranks > 1 else 0.0)
+    if routine == "cho_update":
+        # Rank after rank: each block of 64 columns is read, copied and written for 32 vectors.
+        passes = math.ceil(nrhs / 32)
+        blocks = math.ceil(n / 64) * profile.step_seconds
+        width = 64 + min(nrhs, 32)
+        flops = unit * n * n * width * width / 64 / profile.of(dtype).rate
+        return passes * (4 * triangle / profile.memory + blocks + meetings + flops)
+    workers = 1 if profile.shared else ranks
+    flops = unit * n * n * nrhs / workers / profile.of(dtype).rate
+    steps = math.ceil(n / tile) * profile.step_seconds / 2
+    return math.ceil(nrhs / 512) * (triangle / workers / profile.memory + steps + meetings) + flops
 
 
 # Refinement steps that a mixed-precision solve is taken to need.

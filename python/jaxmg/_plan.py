@@ -65,6 +65,10 @@ _PURPOSE = {
     "triangular": "R",
     "gathered_rhs": "gathered right-hand sides",
     "rhs_columns": "the same, for the library",
+    "update_columns": "columns before their rotation",
+    "rotation": "rotation of one block",
+    "update_even": "vectors that are added",
+    "update_odd": "the same, second buffer",
     "library": "vendor library",
 }
 
@@ -173,8 +177,8 @@ def plan(
     """Works out how a routine would run and what it would take. Allocates nothing.
 
     Args:
-        routine: "potrs", "potrf", "potri", "logdet", "lu_solve", "getrf", "slogdet", "inv",
-            "qr", "least_squares" or "cyclic_1d".
+        routine: "potrs", "potrf", "potri", "logdet", "cholesky", "solve_triangular", "cho_update",
+            "lu_solve", "getrf", "slogdet", "inv", "qr", "least_squares" or "cyclic_1d".
         n: size of the matrix; number of rows, if it has another number of columns.
         dtype: element type.
         nrhs: number of right-hand sides.
