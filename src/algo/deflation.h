@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <utility>
 #include <vector>
 
 #include "core/types.h"
@@ -27,85 +28,114 @@ struct Deflation {
   std::vector<Rotation> rotations;  // of columns, to be carried out first
 };
 
+// Goes through the poles in ascending order.
+class Deflator {
+ public:
+  Deflator(const std::vector<double>& d, std::vector<double> z, double rho, Size top,
+           double tolerance)
+      : d_(d), z_(std::move(z)), rho_(rho), tolerance_(tolerance), half_(d.size()) {
+    for (std::size_t i = 0; i < half_.size(); ++i) {
+      half_[i] = static_cast<Size>(i) < top ? kAbove : kBelow;
+    }
+  }
+
+  Deflation run() {
+    std::vector<Size> order(d_.size());
+    std::iota(order.begin(), order.end(), Size{0});
+    std::stable_sort(order.begin(), order.end(),
+                     [this](Size i, Size j) { return d_[at(i)] < d_[at(j)]; });
+    for (const Size j : order) {
+      if (rho_ * std::fabs(z_[at(j)]) <= tolerance_) {
+        drop(j, d_[at(j)]);
+      } else {
+        meet(j);
+      }
+    }
+    keep_last();
+    // Rotated poles may be out of order by rounding errors only; the secular equation wants order.
+    for (std::size_t i = 1; i < result_.d.size(); ++i) {
+      result_.d[i] = std::max(result_.d[i], result_.d[i - 1]);
+    }
+    arrange();
+    return std::move(result_);
+  }
+
+ private:
+  // Where the column of a pole is not zero.
+  enum Half : char { kAbove, kBoth, kBelow };
+
+  static std::size_t at(Size i) { return static_cast<std::size_t>(i); }
+
+  // Pole j, of some weight, beside the one before it, if there is one.
+  void meet(Size j) {
+    double next = d_[at(j)];
+    if (last_ >= 0) {
+      const double length = std::hypot(z_[at(j)], z_[at(last_)]);
+      const double c = z_[at(j)] / length, s = -z_[at(last_)] / length;
+      if (std::fabs((next - pole_) * c * s) <= tolerance_) {
+        // The weight moves from the last one to j.
+        result_.rotations.push_back({last_, j, c, s});
+        z_[at(j)] = length;
+        if (half_[at(last_)] != half_[at(j)]) {
+          half_[at(j)] = kBoth;
+        }
+        drop(last_, pole_ * c * c + next * s * s);
+        next = pole_ * s * s + next * c * c;
+      } else {
+        keep_last();
+      }
+    }
+    last_ = j;
+    pole_ = next;
+  }
+
+  void drop(Size column, double value) {
+    result_.deflated.push_back(value);
+    result_.deflated_column.push_back(column);
+  }
+  void keep_last() {
+    if (last_ >= 0) {
+      result_.d.push_back(pole_);
+      result_.z.push_back(z_[at(last_)]);
+      result_.column.push_back(last_);
+    }
+  }
+
+  // Columns of one kind go side by side.
+  void arrange() {
+    Size counts[3] = {0, 0, 0};
+    for (const Size j : result_.column) {
+      ++counts[half_[at(j)]];
+    }
+    result_.above = counts[kAbove];
+    result_.both = counts[kBoth];
+    Size next[3] = {0, counts[kAbove], counts[kAbove] + counts[kBoth]};
+    for (const Size j : result_.column) {
+      result_.place.push_back(next[half_[at(j)]]++);
+    }
+  }
+
+  const std::vector<double>& d_;
+  std::vector<double> z_;
+  double rho_;
+  double tolerance_;
+  std::vector<Half> half_;
+  Size last_ = -1;  // the pole that waits for its successor
+  double pole_ = 0;
+  Deflation result_;
+};
+
 // eps: of the precision in which eigenvectors are kept; norm: of the whole matrix, beside which
 // eps^2 is nothing. rho >= 0; |z|^2 = 2.
 inline Deflation deflate(const std::vector<double>& d, std::vector<double> z, double rho, Size top,
                          double eps, double norm) {
-  const auto at = [](Size i) { return static_cast<std::size_t>(i); };
-  const Size n = static_cast<Size>(d.size());
-  Deflation result;
-  std::vector<Size> order(d.size());
-  std::iota(order.begin(), order.end(), Size{0});
-  std::stable_sort(order.begin(), order.end(), [&](Size i, Size j) { return d[at(i)] < d[at(j)]; });
-
   double largest_d = 0, largest_z = 0;
-  for (Size i = 0; i < n; ++i) {
-    largest_d = std::max(largest_d, std::fabs(d[at(i)]));
-    largest_z = std::max(largest_z, std::fabs(z[at(i)]));
+  for (std::size_t i = 0; i < d.size(); ++i) {
+    largest_d = std::max(largest_d, std::fabs(d[i]));
+    largest_z = std::max(largest_z, std::fabs(z[i]));
   }
   const double tolerance = 4 * eps * std::max({largest_d, rho * largest_z, eps * norm});
-
-  enum Half : char { kAbove, kBoth, kBelow };
-  std::vector<Half> kind(d.size());
-  for (Size i = 0; i < n; ++i) {
-    kind[at(i)] = i < top ? kAbove : kBelow;
-  }
-  const auto drop = [&](Size column, double value) {
-    result.deflated.push_back(value);
-    result.deflated_column.push_back(column);
-  };
-  const auto keep = [&](Size column, double pole) {
-    result.d.push_back(pole);
-    result.z.push_back(z[at(column)]);
-    result.column.push_back(column);
-  };
-  Size last = -1;  // the pole that waits for its successor
-  double pole = 0;
-  for (const Size j : order) {
-    double next = d[at(j)];
-    if (rho * std::fabs(z[at(j)]) <= tolerance) {
-      drop(j, next);
-      continue;
-    }
-    if (last >= 0) {
-      const double length = std::hypot(z[at(j)], z[at(last)]);
-      const double c = z[at(j)] / length, s = -z[at(last)] / length;
-      if (std::fabs((next - pole) * c * s) <= tolerance) {
-        // The weight moves from `last` to j.
-        result.rotations.push_back({last, j, c, s});
-        z[at(j)] = length;
-        if (kind[at(last)] != kind[at(j)]) {
-          kind[at(j)] = kBoth;
-        }
-        const double dropped = pole * c * c + next * s * s;
-        next = pole * s * s + next * c * c;
-        drop(last, dropped);
-      } else {
-        keep(last, pole);
-      }
-    }
-    last = j;
-    pole = next;
-  }
-  if (last >= 0) {
-    keep(last, pole);
-  }
-  // Rotated poles may be out of order by rounding errors only; the secular equation wants order.
-  for (std::size_t i = 1; i < result.d.size(); ++i) {
-    result.d[i] = std::max(result.d[i], result.d[i - 1]);
-  }
-
-  Size counts[3] = {0, 0, 0};
-  for (const Size j : result.column) {
-    ++counts[kind[at(j)]];
-  }
-  result.above = counts[kAbove];
-  result.both = counts[kBoth];
-  Size next_place[3] = {0, counts[kAbove], counts[kAbove] + counts[kBoth]};
-  for (const Size j : result.column) {
-    result.place.push_back(next_place[kind[at(j)]]++);
-  }
-  return result;
+  return Deflator(d, std::move(z), rho, top, tolerance).run();
 }
 
 }  // namespace jaxmg
