@@ -12,8 +12,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+from ._gesvd import gesvd
 from ._potrs import potrs
 from ._qr_api import qr
+from ._syevd import syevd
 from .cyclic import cyclic_1d, uncyclic_1d
 from .linalg import cho_factor, lu_factor
 
@@ -124,6 +126,19 @@ def _qr_check(mesh: Mesh, dtype: str) -> str:
     return f"residuals {product:.2g} and {unitary:.2g} of {LIMIT:g}"
 
 
+def _spectral_check(mesh: Mesh, dtype: str) -> str:
+    a, _ = _matrix(dtype)
+    eps, norm = float(np.finfo(dtype).eps), np.linalg.norm
+    w, v = (np.asarray(x) for x in syevd(a, mesh=mesh))
+    eigen = float(norm(a @ v - v * w, 1) / (N * eps * norm(a, 1)))
+    tall = a[:, : N // 2]
+    u, s, vh = (np.asarray(x) for x in gesvd(tall, mesh=mesh))
+    singular = float(norm(tall - (u * s) @ vh, 1) / (N * eps * norm(tall, 1)))
+    if not max(eigen, singular) <= LIMIT:
+        raise ValueError(f"residuals {eigen:.2g} of syevd, {singular:.2g} of gesvd")
+    return f"residuals {eigen:.2g}, {singular:.2g} of {LIMIT:g}"
+
+
 def _status_check(mesh: Mesh, dtype: str) -> str:
     a = np.eye(N, dtype=dtype)
     a[41, 41] = -1
@@ -208,6 +223,7 @@ def selftest(mesh: Mesh | None = None) -> SelfTest:
         checks.append(_run(f"cho_factor {dtype}", _factor_check, line, dtype))
         checks.append(_run(f"lu_factor {dtype}", _general_check, line, dtype))
         checks.append(_run(f"qr {dtype}", _qr_check, line, dtype))
+        checks.append(_run(f"syevd, gesvd {dtype}", _spectral_check, line, dtype))
         checks.append(_run(f"status {dtype}", _status_check, line, dtype))
         checks.append(_run(f"cyclic_1d {dtype}", _cyclic_check, line, dtype))
     return SelfTest(checks)
