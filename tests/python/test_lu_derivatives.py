@@ -11,6 +11,7 @@ from jaxmg import _native, linalg
 from matrices import general, hermitian
 from meshes import AUTO, EXPLICIT, line, put
 from residuals import relative
+from test_compile import largest_collective
 
 N = 16
 TOLERANCE = 1e-11
@@ -163,6 +164,18 @@ def test_sizes_that_do_not_divide(mesh):
     a, b = well(13), general(13, 2)
     found = jax.grad(ours(mesh), (0, 1))(a, b)
     assert max(map(relative, found, jax.grad(THEIRS, (0, 1))(a, b))) < TOLERANCE
+
+
+@pytest.mark.parametrize("kind", [AUTO, EXPLICIT], ids=["auto", "explicit"])
+def test_derivatives_of_inverses_gather_nothing(kind):
+    n, mesh = 512, line(8, kind=kind)
+    rows = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("x", None))
+    a = jax.ShapeDtypeStruct((n, n), np.float64, sharding=rows)
+    value = lambda a: jnp.sum(jnp.sin(linalg.inv(a))) + linalg.slogdet(a)[1]  # noqa: E731
+    forward = lambda a: jax.jvp(jax.grad(value), (a,), (a,))  # noqa: E731
+    with jax.set_mesh(mesh):
+        program = jax.jit(forward).lower(a).compile()
+    assert largest_collective(program) <= n * n // 8
 
 
 def test_symmetric_matrices_from_one_triangle(mesh):
