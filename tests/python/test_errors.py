@@ -170,7 +170,7 @@ def test_attribute_of_another_version(monkeypatch):
 
 
 def test_operand_of_another_shape():
-    explained(lambda: potrf_on_one_device(jnp.ones((8, 9))), "operand '")
+    explained(lambda: potrf_on_one_device(jnp.ones((8, 9))), "operand '", "result '")
 
 
 def test_devices_that_do_not_come():
