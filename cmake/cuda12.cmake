@@ -12,6 +12,10 @@ set(JAXMG_CUDA12_ARCHITECTURES "80;86;89;90" CACHE STRING
 if(NOT JAXMG_CUDA12_ROOT)
   return()
 endif()
+if(TARGET jaxmg_cuda12)
+  message(FATAL_ERROR "the toolkit at hand is of CUDA 12 and builds that engine itself: "
+                      "leave JAXMG_CUDA12_ROOT out")
+endif()
 
 set(JAXMG_CLANG ${JAXMG_CUDA12_ROOT}/bin/clang++)
 execute_process(COMMAND ${JAXMG_CLANG} --version OUTPUT_VARIABLE version RESULT_VARIABLE failed)
