@@ -110,7 +110,7 @@ def _block(
         *([_calls.Shape((r.rows, count), a.dtype)] if separate else []),
         _calls.Shape((8,), jnp.int32),
     ]
-    w, work, *rest = _calls._call(
+    w, work, *rest = _calls.call(
         "jaxmg_syevd",
         results,
         {1: 1},

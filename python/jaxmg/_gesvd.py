@@ -172,7 +172,7 @@ def gesvd(
         >>> s.round(4).tolist()
         [2.0, 1.0]
     """
-    check_backend(backend)
+    check_backend("gesvd", backend)
     given, tile = a, check_tile(T_A)
     operand, a = prepare_matrix(
         "gesvd", a, mesh=mesh, in_specs=in_specs, matrix_specs=matrix_specs, rows=m, pad=pad

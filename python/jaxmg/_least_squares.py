@@ -185,7 +185,7 @@ def least_squares(
         [1.0, 2.0]
     """
     del pad
-    check_backend(backend)
+    check_backend("least_squares", backend)
     given = a
     a, b = host_or_device(a, "a"), host_or_device(b, "b")
     specs = check_specs(in_specs, matrix_specs)

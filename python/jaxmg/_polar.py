@@ -161,7 +161,7 @@ def polar(
         >>> h.round(4).tolist()
         [[1.0, 0.0], [0.0, 2.0]]
     """
-    check_backend(backend)
+    check_backend("polar", backend)
     if side not in ("right", "left"):
         raise ValueError(f"side: got {side!r}; accepted are 'right' and 'left'.")
     given, tile = a, check_tile(T_A)

@@ -219,7 +219,7 @@ def syevd(
         >>> w.round(4).tolist()
         [1.0, 3.0]
     """
-    check_backend(backend)
+    check_backend("syevd", backend)
     given = a
     call, a = prepare_eigen(
         "syevd",
