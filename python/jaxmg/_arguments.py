@@ -85,6 +85,18 @@ def check_matrix(routine: str, a: Any) -> None:
         )
 
 
+def square_matrices(routine: str, a: Any) -> Any:
+    """`a` as matrices (..., n, n), or a block of one inside shard_map."""
+    a = host_or_device(a, "a")
+    if a.ndim < 2 or a.shape[-1] != a.shape[-2]:
+        manual = a.ndim == 2 and isinstance(a, jax.core.Tracer)
+        if not manual:
+            raise ValueError(
+                f"{routine}: a has shape {tuple(a.shape)}; accepted are matrices (..., n, n)."
+            )
+    return a
+
+
 def check_rhs(routine: str, b: Any, n: int) -> None:
     if b.ndim not in (1, 2) or b.shape[0] != n:
         raise ValueError(

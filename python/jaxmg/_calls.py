@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from ._layout import BACKENDS, Layout, Resolved
+from ._layout import BACKENDS, NATURAL, Layout, Resolved
 from ._operands import pad_rows
 
 CONTEXT_VERSION = 1
@@ -64,7 +64,8 @@ def call(target: str, results: Any, aliases: dict[int, int], *args: Any, **attrs
 
 def potrf(r: Resolved, ctx: Array, a: Array) -> tuple[Array, Array, Array]:
     """Factors. `a` is (rows, n); returns the factor (factor_rows, n) in its place, aux and info."""
-    a = pad_rows(a, r.factor_rows)
+    # Tiles that are dealt out may need more rows.
+    a = pad_rows(a, max(r.factor_rows, r.room))
     results = (
         Shape(a.shape, a.dtype),
         Shape((r.aux_count,), a.dtype),
@@ -78,11 +79,12 @@ def potrf(r: Resolved, ctx: Array, a: Array) -> tuple[Array, Array, Array]:
         a,
         n=r.n,
         tile=r.tile,
+        natural=r.order,
         precision=r.precision,
         triangle=r.triangle,
         backend=BACKENDS[r.backend],
     )
-    return work, aux, info
+    return work[: r.factor_rows], aux, info
 
 
 def potrs(
@@ -100,29 +102,29 @@ def potrs(
         b,
         n=r.n,
         tile=r.tile,
+        natural=r.order,
         replicated=int(replicated),
         backend=BACKENDS[r.backend],
     )
     return x
 
 
+def _of_factor(r: Resolved) -> dict[str, int]:
+    return {"n": r.n, "tile": r.tile, "natural": r.order, "backend": BACKENDS[r.backend]}
+
+
 def logdet(r: Resolved, ctx: Array, work: Array, info: Array) -> Array:
     """log(det(A)) from a factor."""
     result = Shape((), jnp.dtype(r.real_dtype))
-    backend = BACKENDS[r.backend]
-    value: Array = call(
-        "jaxmg_logdet", result, {}, ctx, work, info, n=r.n, tile=r.tile, backend=backend
-    )
+    value: Array = call("jaxmg_logdet", result, {}, ctx, work, info, **_of_factor(r))
     return value
 
 
 def potri(r: Resolved, ctx: Array, work: Array, aux: Array, info: Array) -> Array:
     """The rows of A^-1, in the place of the factor."""
     result = Shape(work.shape, work.dtype)
-    backend = BACKENDS[r.backend]
-    x: Array = call(
-        "jaxmg_potri", result, {1: 0}, ctx, work, aux, info, n=r.n, tile=r.tile, backend=backend
-    )
+    attrs = _of_factor(r)
+    x: Array = call("jaxmg_potri", result, {1: 0}, ctx, work, aux, info, **attrs)
     return x[: r.rows]
 
 
@@ -142,7 +144,7 @@ def locate(r: Resolved, ctx: Array, work: Array, aux: Array, info: Array) -> tup
 
     Elimination goes in an order of its own, so that the place where it stopped is not LAPACK's.
     """
-    if r.backend != "native":  # eliminates in LAPACK's order
+    if r.backend != "native" or r.order == NATURAL:  # eliminates in LAPACK's order
         return work, info
     found: tuple[Array, Array] = lax.cond(
         info[0] > 0,
@@ -153,6 +155,66 @@ def locate(r: Resolved, ctx: Array, work: Array, aux: Array, info: Array) -> tup
         info,
     )
     return found
+
+
+def trsm(
+    r: Resolved,
+    ctx: Array,
+    a: Array,
+    b: Array,
+    *,
+    upper: bool,
+    transpose: int,
+    unit: bool,
+    replicated: bool,
+) -> Array:
+    """Solves op(A) x = b with one triangle of A, in the order of `r`. `b` as for potrs."""
+    x: Array = call(
+        "jaxmg_trsm",
+        Shape(b.shape, b.dtype),
+        {2: 0},
+        ctx,
+        a,
+        b,
+        n=r.n,
+        tile=r.tile,
+        natural=r.order,
+        triangle=int(upper),
+        transpose=transpose,
+        unit=int(unit),
+        replicated=int(replicated),
+    )
+    return x
+
+
+def mirror(r: Resolved, ctx: Array, a: Array, *, upper: bool) -> Array:
+    """Writes the conjugate transpose of one triangle of A, which is valid, to the other one."""
+    result = Shape(a.shape, a.dtype)
+    attrs = {"n": r.n, "tile": r.tile, "triangle": int(upper)}
+    out: Array = call("jaxmg_mirror", result, {1: 0}, ctx, a, **attrs)
+    return out
+
+
+def cholupdate(
+    r: Resolved, ctx: Array, work: Array, aux: Array, info: Array, v: Array, *, downdate: bool
+) -> tuple[Array, Array, Array]:
+    """The factor of A + v v^H, or A - v v^H, in place; `v` is (n, k) on every rank."""
+    results = tuple(Shape(x.shape, x.dtype) for x in (work, aux, info))
+    work, aux, info = call(
+        "jaxmg_cholupdate",
+        results,
+        {1: 0, 2: 1, 3: 2},
+        ctx,
+        work,
+        aux,
+        info,
+        v,
+        n=r.n,
+        tile=r.tile,
+        natural=r.order,
+        downdate=int(downdate),
+    )
+    return work, aux, info
 
 
 def cyclic(ctx: Array, a: Array, *, n: int, tile: int, inverse: bool) -> Array:

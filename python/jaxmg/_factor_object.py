@@ -23,16 +23,24 @@ from ._arguments import (
 )
 from ._cholesky import Factor
 from ._context import on_own_mesh
-from ._layout import Resolved
+from ._layout import NATURAL, Layout, Resolved
 from ._mixed import MixedFactor
-from ._operands import constrain, gathered, on_mesh
+from ._operands import constrain, constrain_rows, gathered, on_mesh, pad_rows
+from ._prepared import Prepared, signature
 from ._resolve import rhs_spec, splits_rows
+from ._rows import keep_rows
+from ._triangular_primitives import half_p, triangle_p
 from ._vma import varying
+
+# How right-hand sides of a signature lie: split by rows or else their spec.
+_prepared: Prepared[tuple[bool, Any]] = Prepared()
 
 
 def elimination_order(r: Resolved) -> np.ndarray:
     """Row of A that is eliminated at each place: tile 0 of every rank, tile 1 of every rank, ..."""
     index = np.arange(r.n)
+    if r.order == NATURAL:
+        return index
     rank, local = index // max(r.rows, 1), index % max(r.rows, 1)
     return np.lexsort((local, rank, local // r.tile))
 
@@ -103,12 +111,30 @@ def _inverse(r: Resolved, a: Array, f: Factor) -> Array:
 @on_own_mesh
 @functools.partial(jax.jit, static_argnums=0)
 def _triangle(r: Resolved, f: Factor) -> tuple[Array, Array]:
+    if r.order == NATURAL:
+        (x,) = triangle_p.bind(f.work, f.info, r=r, upper=False)
+        x = constrain_rows(r.layout, x)
+        return x if x.shape[0] == r.n else gathered(r.layout, x)[: r.n], jnp.arange(r.n)
     alone = f.info[_calls.MADE_ON] == 1
     order = jnp.where(alone, jnp.arange(r.n), jnp.asarray(elimination_order(r)))
     # Row g of the work buffer holds column g of conj(L), in natural numbering on both sides.
     work = gathered(r.layout, f.work)[: r.n]
     lower = jnp.tril(jnp.conj(work[order][:, order].T))
     return jnp.where(f.info[0] == 0, lower, jnp.asarray(jnp.nan, lower.dtype)), order
+
+
+def _half(r: Resolved, f: Factor, b: Array, *, back: bool, split: bool = False) -> Array:
+    """L^-1 b, or L^-H b if `back`, with no derivatives."""
+    if r.n == 0 or b.shape[1] == 0:
+        return b
+    even = r.n % r.layout.ranks == 0
+    if split and r.layout.kind == "dist" and (even or not r.layout.explicit):
+        b = pad_rows(b, r.padded_rows)
+        (x,) = half_p.bind(f.work, f.info, b, r=r, back=back, replicated=False)
+        return keep_rows(r, x[: r.n])
+    b = gathered(r.layout, b)
+    out: Array = half_p.bind(f.work, f.info, b, r=r, back=back, replicated=True)[0]
+    return out
 
 
 @functools.partial(
@@ -158,12 +184,47 @@ class CholeskyFactor:
         )
 
     @property
-    def _in_full(self) -> CholeskyFactor:
+    def in_full(self) -> CholeskyFactor:
         """Itself, or what it would be without mixed precision: factored anew."""
         if not self.r.mixed:
             return self
         r = dataclasses.replace(self.r, mixed=False)
         return CholeskyFactor(self.a, factorise(r, lax.stop_gradient(self.a)), r, self.lower)
+
+    @property
+    def n(self) -> int:
+        """Size of the matrix."""
+        return self.r.n
+
+    @property
+    def layout(self) -> Layout:
+        return self.r.layout
+
+    @property
+    def precision(self) -> int:
+        return self.r.precision
+
+    @property
+    def has_matrix(self) -> bool:
+        """Whether derivatives with respect to the matrix are known."""
+        return self.a is not None
+
+    def forward(self, x: Array, split: bool = False) -> tuple[Array, ...]:
+        """Y with L Y = X for X of shape (n, k), rows numbered as those of the matrix.
+
+        In a tuple, as of factors with several parts. `split`: X, and Y, split by rows.
+        """
+        assert isinstance(self.parts, Factor)
+        return (_half(self.r, self.parts, x, back=False, split=split),)
+
+    def backward(self, pieces: tuple[Array, ...]) -> Array:
+        """X with L^H X = Y."""
+        assert isinstance(self.parts, Factor)
+        return _half(self.r, self.parts, pieces[0], back=True)
+
+    def product(self, x: Array) -> Array:
+        """The matrix times X, whole on every device if axes are explicit."""
+        return gathered(self.r.layout, _cholesky.matvec(self.r, self.a, x))
 
     @property
     def _batch_axes(self) -> int:
@@ -183,8 +244,12 @@ class CholeskyFactor:
         Returns:
             x with the shape of `b` (batch axes broadcast).
         """
-        b = host_or_device(b, "b")
         axes = self._batch_axes
+        key = None if axes else signature(b, None, (self.r,))
+        known = _prepared.get(key)
+        if known is not None:
+            return _solve(self.r, *known, self.a, self.parts, b)
+        given, b = b, host_or_device(b, "b")
         if b.ndim > 2 or axes:
             return self._solve_batch(b)
         dtype = common_dtype("cho_solve", factor=self, b=b)
@@ -200,7 +265,10 @@ class CholeskyFactor:
         even = self.r.n % layout.ranks == 0
         split = splits_rows(spec, layout) and (even or not layout.explicit)
         b = place_rhs(b, layout)
-        return _solve(self.r, split, None if split else spec, self.a, self.parts, b)
+        how = split, None if split else spec
+        if b is given:
+            _prepared.put(key, how)
+        return _solve(self.r, *how, self.a, self.parts, b)
 
     def _solve_batch(self, b: Any) -> Array:
         tail = b.shape if b.ndim == 1 else b.shape[-2:]
@@ -222,7 +290,7 @@ class CholeskyFactor:
         """log(det(A)), real, with the shape of the batch."""
 
         def one(f: CholeskyFactor) -> Array:
-            f = f._in_full
+            f = f.in_full
             return _logdet(f.r, f.a, f.parts)
 
         out: Array = self._mapped(one)
@@ -236,7 +304,7 @@ class CholeskyFactor:
             )
 
         def one(f: CholeskyFactor) -> Array:
-            f = f._in_full
+            f = f.in_full
             return f.a if f.r.n == 0 else _inverse(f.r, f.a, f.parts)
 
         out: Array = self._mapped(one)
@@ -246,7 +314,8 @@ class CholeskyFactor:
         """L and the order p with A[p][:, p] = L L^H.
 
         Rows are eliminated in an order that balances the load, hence the permutation. L is
-        collected from all devices: this is meant for matrices that fit on one.
+        collected from all devices then: this is meant for matrices that fit on one. A factor with
+        ``order="natural"`` has p = 0, 1, ..., and L keeps the rows on their devices.
 
         Returns:
             The lower triangle L, shape (n, n), and the indices p, shape (n,).
@@ -255,7 +324,7 @@ class CholeskyFactor:
             raise ValueError("factor: not available inside shard_map.")
 
         def one(f: CholeskyFactor) -> tuple[Array, Array]:
-            f = f._in_full
+            f = f.in_full
             return _triangle(f.r, f.parts)
 
         out: tuple[Array, Array] = self._mapped(one)

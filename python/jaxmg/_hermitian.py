@@ -14,19 +14,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-
-def places(a: Array, first_row: Any) -> tuple[Array, Array]:
-    """Row and column of each element, split over devices as the type of `a` shows."""
-    rows = first_row + lax.broadcasted_iota(jnp.int32, a.shape, 0)
-    columns = lax.broadcasted_iota(jnp.int32, a.shape, 1)
-    kind = jax.typeof(a).sharding
-    if any(entry is not None for entry in kind.spec):
-        return jax.sharding.reshard(rows, kind), jax.sharding.reshard(columns, kind)
-    return rows, columns
+from ._operands import places
 
 
 def _strict(triangle: int, rows: Array, columns: Array) -> Array:

@@ -25,8 +25,10 @@ _ROUTINES = """
     getrf getrs getdet
     geqrf ormqr orgqr qr_r geqrs
     syevd
+    trsm cholupdate
 """
 ROUTINES = {name: i for i, name in enumerate(_ROUTINES.split())}
+RELABELLED, NATURAL = 0, 1  # orders of elimination
 DTYPES = {"float32": 0, "float64": 1, "complex64": 2, "complex128": 3}
 # Values of `precision`, as the engine numbers the first two.
 NATIVE, SPLIT, MIXED = 0, 1, 2
@@ -146,6 +148,8 @@ class Resolved:
         precision: 0: products in the element type; 1: float32 by half-precision parts.
         triangle: -1: all of A is valid; 0: only the lower triangle; 1: only the upper one.
         exposed: whether the factor is handed to the user, who may move it elsewhere.
+        order: RELABELLED or NATURAL.
+        room: rows that each rank needs while it factors.
         routine: the engine's name of the factorisation.
         backend: who does the work: "native" or "cusolvermg".
         mixed: whether solves use a factor of lower precision; see _mixed.
@@ -162,6 +166,8 @@ class Resolved:
     triangle: int = -1
     exposed: bool = False
     precision: int = 0
+    order: int = RELABELLED
+    room: int = 0
     routine: str = "potrf"
     backend: str = "native"
     mixed: bool = False
@@ -185,7 +191,8 @@ class Resolved:
         """Equal in all processes that make this call, most likely different for other calls."""
         mesh = self.layout.mesh
         shape = () if mesh is None else tuple(mesh.shape.items())
-        numbers = (self.n, self.tile, self.triangle, self.precision, self.mixed, self.gathered)
+        kinds = (self.mixed, self.gathered, self.order)
+        numbers = (self.n, self.tile, self.triangle, self.precision, *kinds)
         names = (self.dtype, self.routine, self.backend)
         text = repr((shape, self.layout.axes, *names, *numbers))
         return zlib.crc32(text.encode()) & 0x7FFFFFFF
@@ -202,6 +209,7 @@ class Resolved:
             precision=MIXED if self.mixed else self.precision,
             routine=self.routine,
             backend=self.backend,
+            order=self.order,
         )
 
     @functools.cached_property
@@ -248,6 +256,7 @@ def entries(
     replicated_rhs: bool = True,
     columns: int = 0,
     precision: int = 0,
+    order: int = RELABELLED,
     backend: str = "native",
     vectors: bool = False,
 ) -> dict[str, Any]:
@@ -264,6 +273,7 @@ def entries(
         replicated_rhs=int(replicated_rhs),
         columns=columns,
         precision=precision,
+        order=order,
         backend=BACKENDS[backend],
         vectors=int(vectors),
     )
@@ -290,6 +300,7 @@ def resolve_plan(
     triangle: int = -1,
     exposed: bool = False,
     precision: int = 0,
+    order: int = RELABELLED,
     routine: str = "potrf",
     backend: str = "native",
 ) -> Resolved:
@@ -298,7 +309,7 @@ def resolve_plan(
     precision = min(precision, SPLIT)
     if layout.platform != "cuda" or dtype != "float32" or backend != "native":
         precision = 0
-    if routine == "potrf" and backend == "native":
+    if routine == "potrf" and backend == "native" and order == RELABELLED:
         tile = tile or measured_tile(n, dtype, layout.ranks, layout.platform, precision)
     found = entries(
         routine,
@@ -309,6 +320,7 @@ def resolve_plan(
         tile=tile,
         mirror=triangle >= 0,
         precision=precision,
+        order=order,
         backend=backend,
     )
     return Resolved(
@@ -322,6 +334,8 @@ def resolve_plan(
         triangle=triangle,
         exposed=exposed,
         precision=precision,
+        order=order,
+        room=int(found["matrix_rows"]),
         routine=routine,
         backend=backend,
         mixed=mixed,

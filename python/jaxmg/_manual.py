@@ -20,7 +20,7 @@ from jax.custom_batching import custom_vmap
 from . import _calls
 from ._batching import in_turn
 from ._hermitian import transposed, valid_part, weight, weighted_triangle
-from ._layout import Resolved
+from ._layout import NATURAL, Resolved
 from ._operands import pad_rows
 from ._vma import unvary, vary, varying
 
@@ -121,7 +121,7 @@ def factor(r: Resolved, a: Array) -> tuple[Array, Array, Array]:
 
 
 def locate(r: Resolved, work: Array, aux: Array, info: Array) -> tuple[Array, Array]:
-    if r.backend != "native":  # eliminates in LAPACK's order
+    if r.backend != "native" or r.order == NATURAL:  # eliminates in LAPACK's order
         return work, info
     work, info = _locate(r)(work, aux, info)
     return work, info

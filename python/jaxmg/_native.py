@@ -36,6 +36,9 @@ TARGETS = (
     "jaxmg_qr_r",
     "jaxmg_geqrs",
     "jaxmg_syevd",
+    "jaxmg_mirror",
+    "jaxmg_trsm",
+    "jaxmg_cholupdate",
 )
 STATE_TYPE = "JaxMgSite"
 
@@ -152,6 +155,7 @@ class _PlanRequest(ctypes.Structure):
         *((name, ctypes.c_int32) for name in ("mirror", "replicated_rhs", "precision", "backend")),
         *((name, ctypes.c_int32) for name in ("vectors", "spare")),
         *((name, ctypes.c_int64) for name in ("n", "nrhs", "tile", "library_bytes", "columns")),
+        ("order", ctypes.c_int64),
     )
 
 

@@ -97,3 +97,13 @@ def on_all_devices(layout: Layout, x: Array) -> Array:
     if layout.kind != "dist" or layout.explicit or not isinstance(layout.mesh, Mesh):
         return x
     return lax.with_sharding_constraint(x, layout.sharding(PartitionSpec(*(None,) * x.ndim)))
+
+
+def places(a: Array, first_row: Any = 0) -> tuple[Array, Array]:
+    """Row and column of each element, split over devices as the type of `a` shows."""
+    rows = first_row + lax.broadcasted_iota(jnp.int32, a.shape, 0)
+    columns = lax.broadcasted_iota(jnp.int32, a.shape, 1)
+    kind = jax.typeof(a).sharding
+    if any(entry is not None for entry in kind.spec):
+        return jax.sharding.reshard(rows, kind), jax.sharding.reshard(columns, kind)
+    return rows, columns

@@ -6,30 +6,30 @@ import dataclasses
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
-from jax import Array
 
 from . import _cholesky, errors
-from ._arguments import check_backend, check_tile, giving_away, host_or_device, precision_of
+from ._arguments import (
+    cast,
+    check_backend,
+    check_matrix,
+    check_tile,
+    common_dtype,
+    giving_away,
+    host_or_device,
+    precision_of,
+)
 from ._context import calling_on
 from ._layout import MIXED, AnyMesh
 from ._memory import check_memory
 from ._operands import gathered
-from ._potrs import Call, Results, Specs, prepare, solve_call
+from ._potrs import Call, Specs, prepare_matrix, solve_call
+from ._prepared import Prepared, signature
 from ._resolve import check_mesh, check_specs, is_concrete
 
-
-def _inverse_call(call: Call, a: Array) -> Results:
-    """The program of one call: a solve without right-hand sides.
-
-    They are no operand, since XLA of jaxlib 0.11 crashes on a shard_map that ignores an operand.
-    """
-    return solve_call(call, a, jnp.zeros((call.r.n, 0), a.dtype))
-
-
-run_inverse = jax.jit(_inverse_call, static_argnums=0)
-_run_donating = jax.jit(_inverse_call, static_argnums=0, donate_argnums=1)
+run_inverse = jax.jit(solve_call, static_argnums=0)
+_run_donating = jax.jit(solve_call, static_argnums=0, donate_argnums=1)
+_prepared: Prepared[Call] = Prepared()
 
 
 def prepare_inverse(
@@ -47,27 +47,27 @@ def prepare_inverse(
     backend: str = "native",
 ) -> tuple[Call, Any]:
     """Checks the operand of an inverse and works out the call and where the operand belongs."""
-    columns = a.shape[1] if a.ndim == 2 else 0
     arithmetic = precision_of(precision)
     if arithmetic == MIXED:
         raise ValueError(
             f"precision: got {precision!r}; {routine} has no mixed precision. For A^-1 B use "
             "jaxmg.potrs(A, B, precision='mixed')."
         )
-    call, a, _ = prepare(
+    a = host_or_device(a, "a")
+    check_matrix(routine, a)
+    r, a, local_rows = prepare_matrix(
         routine,
-        a,
-        np.zeros((columns, 0), a.dtype),
+        cast(a, common_dtype(routine, a=a)),
         tile=check_tile(T_A),
         mesh=check_mesh(mesh),
-        specs=check_specs(in_specs, matrix_specs),
+        spec=check_specs(in_specs, matrix_specs)[0],
         pad=pad,
         lower=lower,
         n=n,
         precision=arithmetic,
         backend=backend,
     )
-    return dataclasses.replace(call, want_inverse=True), a
+    return Call(r, local_rows=local_rows, want_inverse=True), a
 
 
 def potri(
@@ -124,30 +124,33 @@ def potri(
     Derivatives: d(A^-1) = -A^-1 dA A^-1, at any order, from one factorisation.
 
     Example:
-        >>> import jax.numpy as jnp
-        >>> import jaxmg
+        >>>         >>> import jaxmg
         >>> jaxmg.potri(jnp.array([[2.0, 1.0], [1.0, 1.0]])).round(4).tolist()
         [[1.0, -1.0], [-1.0, 2.0]]
     """
     given = a
-    a = host_or_device(a, "a")
-    columns = a.shape[1] if a.ndim == 2 else 0
-    call, a = prepare_inverse(
-        "potri",
-        a,
-        T_A,
-        mesh=mesh,
-        in_specs=in_specs,
-        matrix_specs=matrix_specs,
-        pad=pad,
-        lower=lower,
-        precision=precision,
-        n=n,
-        backend=check_backend("potri", backend),
-    )
+    options = (T_A, mesh, in_specs, matrix_specs, pad, lower, n, precision, backend, donate)
+    key = signature(a, None, (*options, return_status, check))
+    call = _prepared.get(key)
+    if call is None:
+        call, a = prepare_inverse(
+            "potri",
+            a,
+            T_A,
+            mesh=mesh,
+            in_specs=in_specs,
+            matrix_specs=matrix_specs,
+            pad=pad,
+            lower=lower,
+            precision=precision,
+            n=n,
+            backend=check_backend("potri", backend),
+        )
+        call = dataclasses.replace(call, want_status=return_status or check, report=check)
+        small = check_memory("potri", call.r, 1, in_place=donate or not is_concrete(a))
+        if small and a is given:
+            _prepared.put(key, call)
     eager = is_concrete(a)
-    check_memory("potri", call.r, 1, in_place=donate or not eager)
-    call = dataclasses.replace(call, want_status=return_status or check, report=check)
     with calling_on(call.r.layout):
         if donate and eager:
             with giving_away(a, given):
@@ -159,9 +162,9 @@ def potri(
         if failure is not None:
             raise failure
     x = out.inverse
-    if n is None and call.r.layout.kind == "dist" and x.shape[0] != columns:
+    if n is None and call.r.layout.kind == "dist" and x.shape[0] != call.r.n:
         # The rows that were added so that every device has as many.
-        x = gathered(call.r.layout, x)[:columns]
+        x = gathered(call.r.layout, x)[: call.r.n]
     if return_status:
         return x, _cholesky.jitted_status(out.info)
     return x

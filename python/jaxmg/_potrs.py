@@ -127,14 +127,16 @@ def _report(info: Array) -> None:
     )
 
 
-def _on_blocks(call: Call, a: Array, b: Array) -> Results:
+def _on_blocks(call: Call, a: Array, b: Array | None) -> Results:
     """Inside the caller's shard_map."""
     r, source = call.r, varying(a)
     a = _cholesky.enter(r, a)
     f = _cholesky.factor(r, a)
     if call.want_status:
         f = _cholesky.locate(r, f)
-    out = Results(x=_manual.solve(r, a, f, b, source) if b.shape[1] else b)
+    out = Results(x=b)
+    if b is not None and b.shape[1]:
+        out.x = _manual.solve(r, a, f, b, source)
     if call.want_inverse:
         out.inverse = _manual.inverse_rows(r, [lax.stop_gradient(x) for x in f])
     if call.want_logdet:
@@ -146,21 +148,22 @@ def _on_blocks(call: Call, a: Array, b: Array) -> Results:
     return out
 
 
-def _on_arrays(call: Call, a: Array, b: Array) -> Results:
+def _on_arrays(call: Call, a: Array, b: Array | None) -> Results:
     """On global arrays."""
     r = call.r
-    a, b = on_mesh(r.layout, a), on_mesh(r.layout, b)
-    a = _cholesky.enter(r, a)
-    if r.mixed:
+    a = _cholesky.enter(r, on_mesh(r.layout, a))
+    b = None if b is None else on_mesh(r.layout, b)
+    if r.mixed and b is not None:
         return _in_mixed_precision(call, a, b)
     f = _cholesky.factor(r, a)
     if call.want_status:
         # Before the solution, so that each call follows the one whose buffer it takes over.
         f = _cholesky.locate(r, f)
-    x = _cholesky.solve(r, a, f, b, split=call.split)
-    if call.spec is not None and not r.layout.explicit:
-        x = constrain(r.layout, x, call.spec)
-    out = Results(x=x)
+    out = Results()
+    if b is not None:
+        out.x = _cholesky.solve(r, a, f, b, split=call.split)
+        if call.spec is not None and not r.layout.explicit:
+            out.x = constrain(r.layout, out.x, call.spec)
     if call.want_inverse:
         out.inverse = _cholesky.inverse(r, a, *(lax.stop_gradient(part) for part in f))
     if call.want_logdet:
@@ -188,10 +191,10 @@ def _in_mixed_precision(call: Call, a: Array, b: Array) -> Results:
     return Results(x=x, info=info if call.want_status else None, work=work)
 
 
-def solve_call(call: Call, a: Array, b: Array) -> Results:
-    """The program of one call."""
-    vector = b.ndim == 1
-    b = b[:, None] if vector else b
+def solve_call(call: Call, a: Array, b: Array | None = None) -> Results:
+    """The program of one call; without right-hand sides, of one for something else."""
+    vector = b is not None and b.ndim == 1
+    b = b[:, None] if b is not None and vector else b
     if call.local_rows:
         a = without_local_padding(call.r.layout, a, call.local_rows)
     if call.r.n == 0:
@@ -206,7 +209,8 @@ def solve_call(call: Call, a: Array, b: Array) -> Results:
         out = _on_arrays(call, a, b)
     if call.report:
         _report(out.info)
-    out.x = out.x[:, 0] if vector else out.x
+    if vector:
+        out.x = out.x[:, 0]
     return out
 
 
@@ -274,11 +278,54 @@ def prepare(
     check_matrix(routine, a)
     dtype = common_dtype(routine, a=a, b=b)
     a, b = cast(a, dtype), cast(b, dtype)
+    r, a, local_rows = prepare_matrix(
+        routine,
+        a,
+        beside=b,
+        tile=tile,
+        mesh=mesh,
+        spec=specs[0],
+        pad=pad,
+        lower=lower,
+        n=n,
+        exposed=exposed,
+        precision=precision,
+        factorisation=factorisation,
+        backend=backend,
+    )
+    check_rhs(routine, b, r.n)
+    layout = r.layout
+    spec = rhs_spec(b, specs[1], layout)
+    split = splits_rows(spec, layout) and (not layout.explicit or r.n % layout.ranks == 0)
+    call = Call(r, split=split, spec=None if split else spec, local_rows=local_rows)
+    return call, a, place_rhs(b, layout)
+
+
+def prepare_matrix(
+    routine: str,
+    a: Any,
+    *,
+    beside: Any = None,
+    tile: int,
+    mesh: AnyMesh | None,
+    spec: PartitionSpec | None,
+    pad: bool,
+    lower: bool | None,
+    n: int | None,
+    exposed: bool = False,
+    precision: int = 0,
+    factorisation: str = "potrf",
+    backend: str = "native",
+) -> tuple[Resolved, Any, int]:
+    """Checks a matrix and works out its factorisation, where it belongs, and Call.local_rows.
+
+    `beside`: a right-hand side, which may know the mesh if the matrix does not.
+    """
     size = a.shape[1]
     if n is not None and int(n) != size:
         raise ValueError(f"n: got {n} beside a matrix of shape {tuple(a.shape)}; accepted: {size}.")
     padded_to = 0 if pad else tile
-    layout = resolve(a, b, n=size, mesh=mesh, spec=specs[0], padded_to=padded_to)
+    layout = resolve(a, beside, n=size, mesh=mesh, spec=spec, padded_to=padded_to)
     _native.require_backend(backend, layout.platform)
     whole = size if layout.kind != "manual" else -(-size // layout.ranks)
     padded = -(-size // layout.ranks) * layout.ranks
@@ -292,11 +339,10 @@ def prepare(
                 f"{routine}: a has shape {tuple(a.shape)}; accepted is a square matrix.{hint}"
             )
         local_rows = local_row_count(routine, a, size, layout, tile)
-    check_rhs(routine, b, size)
     r = resolve_plan(
         layout,
         size,
-        dtype,
+        str(a.dtype),
         tile=tile,
         triangle=triangle_of(lower),
         exposed=exposed,
@@ -305,12 +351,9 @@ def prepare(
         backend=backend,
     )
     r = small(r, tile)
-    spec = rhs_spec(b, specs[1], layout)
-    split = splits_rows(spec, layout) and (not layout.explicit or size % layout.ranks == 0)
-    call = Call(r, split=split, spec=None if split else spec, local_rows=local_rows)
     if local_rows == 0:
         a = place_matrix(a, layout, size)
-    return call, a, place_rhs(b, layout)
+    return r, a, local_rows
 
 
 _prepared: Prepared[Call] = Prepared()

@@ -1,7 +1,7 @@
 """Remembers what was worked out for a call, so that an equal one is dispatched at once.
 
 Checking arguments, finding the mesh and asking the engine for a plan takes longer than a small
-solve. All of it follows from the types and shardings of two arrays, the options, and a few
+solve. All of it follows from the types and shardings of the arrays, the options, and a few
 settings of JAX: together the signature of a call.
 """
 
@@ -44,11 +44,15 @@ def _of_settings() -> Signature:
 
 
 def signature(a: Any, b: Any, options: tuple[Any, ...]) -> Signature | None:
-    """All that the preparation of a call depends on; None if that cannot be said beforehand."""
-    if not (is_concrete(a) and is_concrete(b)):
+    """All that the preparation of a call depends on; None if that cannot be said beforehand.
+
+    `b` is None if there is no right-hand side.
+    """
+    if not (is_concrete(a) and (b is None or is_concrete(b))):
         return None
     try:
-        key = (_of_array(a), _of_array(b), *map(_exact, options), _of_settings())
+        right = None if b is None else _of_array(b)
+        key = (_of_array(a), right, *map(_exact, options), _of_settings())
         hash(key)
     except (TypeError, ValueError):  # a list of specs; a mesh that is known under jit only
         return None

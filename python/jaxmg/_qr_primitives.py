@@ -13,8 +13,16 @@ from jax import Array
 from . import _calls, _qr_calls, errors
 from ._batching import batch_factor_operation, batch_rhs_operation
 from ._operands import pad_rows
-from ._operation import REPLICATED, Operation, Specs, define, rows_spec, typed, vector_spec
-from ._primitives import factor_types, padded_factor
+from ._operation import (
+    REPLICATED,
+    Operation,
+    Specs,
+    define,
+    factor_specs,
+    rows_spec,
+    typed,
+    vector_spec,
+)
 from ._qr_layout import QrLayout
 
 
@@ -37,8 +45,23 @@ def _one_device_factor(
 # --- factorisation ---------------------------------------------------------------------------
 
 
+def _factor_types(a: Any, *, r: QrLayout) -> list[Any]:
+    rows, vector = factor_specs(a, r)
+    return [
+        typed(a, r.layout, (r.padded_rows, r.n), a.dtype, rows),
+        typed(a, r.layout, (r.aux_count * r.layout.ranks,), a.dtype, vector),
+        typed(a, r.layout, (8,), jnp.int32, REPLICATED),
+    ]
+
+
 def _geqrf_one_device(r: QrLayout, a: Array) -> list[Array]:
-    return padded_factor(r, *geqrf_p.bind(a[: r.m], r=r.on_one_rank))
+    """A factor made on one device in the shapes of the layout, marked as such."""
+    work, aux, info = geqrf_p.bind(a[: r.m], r=r.on_one_rank)
+    return [
+        pad_rows(work, r.padded_rows),
+        pad_rows(aux, r.aux_count * r.layout.ranks),
+        info.at[_calls.MADE_ON].set(1),
+    ]
 
 
 geqrf_p = define(
@@ -52,7 +75,7 @@ geqrf_p = define(
             (rows_spec(layout), vector_spec(layout), REPLICATED),
         ),
     ),
-    factor_types,
+    _factor_types,
     batch_factor_operation,
 )
 

@@ -14,7 +14,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from ._potrs import potrs
 from .cyclic import cyclic_1d, uncyclic_1d
-from .linalg import cho_factor
+from .linalg import cho_factor, lu_factor
 
 N = 100
 LIMIT = 25.0  # of norm1(b - A x) / (n eps norm1(A) norm1(x))
@@ -93,6 +93,22 @@ def _factor_check(mesh: Mesh, dtype: str) -> str:
     if not found <= LIMIT:
         raise ValueError(f"factor residual {found:.2g}")
     return f"factor residual {found:.2g} of {LIMIT:g}"
+
+
+def _general_check(mesh: Mesh, dtype: str) -> str:
+    a, b = _matrix(dtype)
+    a = np.roll(a, 7, axis=0)
+    factor = lu_factor(a, mesh=mesh)
+    scale = float(np.finfo(np.float64).eps / np.finfo(dtype).eps)
+    forms = ((0, a), (1, a.T), (2, a.conj().T))
+    worst = max(_residual(form, factor.solve(b, trans), b) for trans, form in forms) * scale
+    if int(factor.status) != 0 or not worst <= LIMIT:
+        raise ValueError(f"status {int(factor.status)}, residual {worst:.2g}")
+    sign = complex(factor.slogdet()[0])
+    expected = np.linalg.slogdet(a.astype(np.result_type(dtype, np.float64)))[0]
+    if not abs(sign - expected) <= 1000 * N * float(np.finfo(dtype).eps):
+        raise ValueError(f"sign of the determinant {sign}, expected {expected}")
+    return f"residual {worst:.2g} of {LIMIT:g}"
 
 
 def _status_check(mesh: Mesh, dtype: str) -> str:
@@ -177,6 +193,7 @@ def selftest(mesh: Mesh | None = None) -> SelfTest:
     for dtype in dtypes:
         checks.append(_run(f"potrs {dtype}", _solve_check, line, dtype))
         checks.append(_run(f"cho_factor {dtype}", _factor_check, line, dtype))
+        checks.append(_run(f"lu_factor {dtype}", _general_check, line, dtype))
         checks.append(_run(f"status {dtype}", _status_check, line, dtype))
         checks.append(_run(f"cyclic_1d {dtype}", _cyclic_check, line, dtype))
     return SelfTest(checks)

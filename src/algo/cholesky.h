@@ -5,10 +5,12 @@
 //
 //   P M P^T = L L^H
 //
-// where P is the elimination order of the Distribution. L overwrites the tiles of M on and below
-// the diagonal of that order. Tiles above it are never written: with the saved diagonal tiles they
-// still hold all of A, from which the first failing leading minor is found if there is one
-// (first_failing_minor.h). Right-looking, one panel of look-ahead. LAPACK: xPOTRF.
+// where P is the elimination order of the Distribution: the natural one, P = I, if the plan says
+// so, for which tiles are dealt out to the ranks in turn and collected again. L overwrites the
+// tiles of M on and below the diagonal of that order. Tiles above it are never written: with the
+// saved diagonal tiles they still hold all of A, from which the first failing leading minor is
+// found if there is one (first_failing_minor.h). Right-looking, one panel of look-ahead. LAPACK:
+// xPOTRF.
 #pragma once
 
 #include <algorithm>
@@ -16,6 +18,7 @@
 #include <vector>
 
 #include "algo/block_runs.h"
+#include "algo/cyclic.h"
 #include "algo/diagonal_tiles.h"
 #include "algo/hermitian_probe.h"
 #include "algo/mirror.h"
@@ -206,6 +209,31 @@ void save_diagonal_tiles(Rank<Device>& rank, const Distribution& dist, const T* 
                          });
 }
 
+// inverse <- inverses of the diagonal tiles of a factor, as its solves want them.
+template <class Device, class T>
+void invert_diagonal_tiles(Rank<Device>& rank, const Distribution& dist, const T* a, T* inverse) {
+  for_each_diagonal_tile(
+      dist, rank.comm.rank(), a, inverse, [&](Tile tile, const T* diagonal, T* block) {
+        Device::template invert_lower<T>(rank.lanes.update, dist.rows(tile), diagonal, dist.size(),
+                                         block, dist.tile_size());
+      });
+}
+
+// a <- its Cholesky factor with panels of one kind; returns whether inverses have been left too.
+template <class Device, class T, class PanelType>
+bool eliminate(Rank<Device>& rank, const Distribution& dist, T* a, T* inverse, Info* info) {
+  if (rank.plan.request().order == Order::relabelled || dist.ranks() == 1) {
+    Cholesky<Device, T, PanelType>(rank, dist, a, inverse, info).run();
+    return inverse != nullptr;
+  }
+  const Distribution dealt = rank.plan.cyclic();
+  const Size n = dist.size();
+  to_cyclic<Device, T>(rank, n, dist.tile_size(), n, a);
+  Cholesky<Device, T, PanelType>(rank, dealt, a, nullptr, info).run();
+  from_cyclic<Device, T>(rank, n, dist.tile_size(), n, a);
+  return false;
+}
+
 // a <- its Cholesky factor in the plan's precision; inverse <- inverses of its diagonal tiles.
 template <class Device, class T>
 void factor_tiles(Rank<Device>& rank, const Distribution& dist, T* a, T* inverse, Info* info) {
@@ -213,20 +241,18 @@ void factor_tiles(Rank<Device>& rank, const Distribution& dist, T* a, T* inverse
     if (rank.plan.precision() == Precision::split) {
       UnitDiagonal<Device, T> unit(rank, dist);
       unit.scale(a);
-      Cholesky<Device, T, SplitPanel<Device, T>>(rank, dist, a, nullptr, info).run();
+      eliminate<Device, T, SplitPanel<Device, T>>(rank, dist, a, nullptr, info);
       unit.unscale_factor(a);
-      for_each_diagonal_tile(
-          dist, rank.comm.rank(), a, inverse, [&](Tile tile, const T* diagonal, T* block) {
-            Device::template invert_lower<T>(rank.lanes.update, dist.rows(tile), diagonal,
-                                             dist.size(), block, dist.tile_size());
-          });
-      return;
+      return invert_diagonal_tiles<Device, T>(rank, dist, a, inverse);
     }
   }
-  Cholesky<Device, T>(rank, dist, a, inverse, info).run();
+  if (!eliminate<Device, T, Panel<Device, T>>(rank, dist, a, inverse, info)) {
+    invert_diagonal_tiles<Device, T>(rank, dist, a, inverse);
+  }
 }
 
 // The whole of potrf: mirror the valid triangle if only one is valid, probe, factor, agree.
+//   a: room for the plan's matrix_rows() rows of A.
 //   saved_diagonal, tile_inverse: the two halves of aux, see aux_count().
 template <class Device, class T>
 void cholesky_factor(Rank<Device>& rank, Triangle valid, T* a, T* saved_diagonal, T* tile_inverse,
@@ -245,7 +271,9 @@ void cholesky_factor(Rank<Device>& rank, Triangle valid, T* a, T* saved_diagonal
   hermitian_probe<Device, T>(rank, dist, a, info);
   save_diagonal_tiles<Device, T>(rank, dist, a, saved_diagonal);
   factor_tiles<Device, T>(rank, dist, a, tile_inverse, info);
-  Device::set_phase(lane, Phase::elimination_order, rank.comm.rank(), info);
+  const bool natural = rank.plan.request().order == Order::natural;
+  Device::set_phase(lane, natural ? Phase::natural_order : Phase::elimination_order,
+                    rank.comm.rank(), info);
   auto agreed = rank.comm.agree(lane, info);
   lane.wait(agreed);
 }

@@ -37,7 +37,19 @@ Size choose_tile(const PlanRequest& q) {
   } else {
     tile = q.n >= 24576 ? 1024 : q.n >= 6144 ? 512 : q.n >= 2048 ? 256 : 128;
   }
-  return std::min(tile, rows);
+  tile = std::min(tile, rows);
+  if (q.routine == Routine::trsm && q.ranks == 1) {
+    return rows;  // nobody waits for a part of it
+  }
+  if (q.order == Order::natural && q.routine == Routine::potrf) {
+    // Tiles that divide a shard are dealt out in place: see matrix_rows().
+    for (Size d = tile; 4 * d > tile; --d) {
+      if (rows % d == 0) {
+        return d;
+      }
+    }
+  }
+  return tile;
 }
 
 // A block of this edge, and some vectors, lie in the memory of one multiprocessor.
@@ -51,6 +63,9 @@ Size choose_band(const PlanRequest& q) {
 }
 
 Size choose_group(const PlanRequest& q, Size tile) {
+  if (q.routine == Routine::potrf && q.order == Order::natural) {
+    return 1;  // tiles that were dealt out do not follow each other in the matrix
+  }
   if (q.group > 0) {
     return q.group;
   }
@@ -97,7 +112,12 @@ Plan::Plan(const PlanRequest& request) : request_(request) {
     rhs_block_ = vendor_rhs_block(q);
   }
 
-  const Decisions decided = {tile_, precision_, rhs_block_};
+  matrix_rows_ = factor_rows();
+  if (q.routine == Routine::potrf && q.order == Order::natural) {
+    matrix_rows_ = std::max(matrix_rows_, cyclic().capacity());
+  }
+
+  const Decisions decided = {tile_, precision_, rhs_block_, matrix_rows_};
   EntryList list;
   if (q.backend == Backend::native) {
     add_cholesky_entries(q, decided, list);
@@ -105,6 +125,7 @@ Plan::Plan(const PlanRequest& request) : request_(request) {
     add_qr_entries(q, decided, list);
     add_eigen_entries(q, decided, list);
     add_redistribution_entries(q, decided, list);
+    add_triangular_entries(q, decided, list);
   } else {
     add_vendor_entries(q, decided, list);
   }
@@ -158,12 +179,12 @@ Size Plan::total_bytes() const {
   return total;
 }
 
-Distribution Plan::distribution() const {
-  return distribution(request_.natural ? Order::natural : Order::relabelled);
-}
-
 Distribution Plan::distribution(Order order) const {
   return Distribution(request_.n, request_.ranks, tile_, Storage::contiguous, order);
+}
+
+Distribution Plan::cyclic() const {
+  return Distribution(request_.n, request_.ranks, tile_, Storage::cyclic);
 }
 
 double Plan::flops() const {
@@ -180,6 +201,10 @@ double Plan::flops() const {
       return unit * n * n * n * 2.0 / 3.0;
     case Routine::potrs:
     case Routine::getrs:
+      return unit * 2.0 * n * n * k;
+    case Routine::trsm:
+      return unit * n * n * k;
+    case Routine::cholupdate:
       return unit * 2.0 * n * n * k;
     case Routine::geqrf:
     case Routine::ormqr:
@@ -256,6 +281,10 @@ std::string_view name(Buffer buffer) {
                                                           "triangular",
                                                           "gathered_rhs",
                                                           "rhs_columns",
+                                                          "update_columns",
+                                                          "rotation",
+                                                          "update_even",
+                                                          "update_odd",
                                                           "vendor_workspace",
                                                           "eigenvalues",
                                                           "result_vectors",
@@ -285,9 +314,9 @@ std::string Plan::json() const {
   out << "{\"routine\":\"" << name(request_.routine) << "\",\"n\":" << request_.n
       << ",\"nrhs\":" << request_.nrhs << ",\"ranks\":" << request_.ranks << ",\"tile\":" << tile_
       << ",\"group\":" << group_ << ",\"rhs_block\":" << rhs_block_
-      << ",\"factor_rows\":" << factor_rows() << ",\"aux_count\":" << aux_count()
-      << ",\"scratch_bytes\":" << scratch_bytes_ << ",\"total_bytes\":" << total_bytes()
-      << ",\"flops\":" << flops() << ",\"entries\":[";
+      << ",\"matrix_rows\":" << matrix_rows_ << ",\"factor_rows\":" << factor_rows()
+      << ",\"aux_count\":" << aux_count() << ",\"scratch_bytes\":" << scratch_bytes_
+      << ",\"total_bytes\":" << total_bytes() << ",\"flops\":" << flops() << ",\"entries\":[";
   bool first = true;
   for (const Entry& e : entries_) {
     out << (first ? "" : ",") << "{\"buffer\":\"" << name(e.buffer) << "\",\"place\":\""

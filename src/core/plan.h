@@ -18,6 +18,10 @@ enum class Platform { cpu, cuda };
 // Which part of a Hermitian matrix holds valid numbers.
 enum class Triangle { whole = -1, lower = 0, upper = 1 };
 
+// Columns of a factor that one rotation of an update covers, and columns that are added together.
+inline constexpr Size kUpdateWidth = 64;
+inline constexpr Size kUpdateColumns = 32;
+
 // Arithmetic of products inside a factorisation.
 enum class Precision {
   native,  // that of the element type
@@ -57,23 +61,27 @@ enum class Buffer {
   moves_odd,
   inverse_even,  // inverses of blocks of the panel's unit triangle
   inverse_odd,
-  row_order,            // n integers
-  permuted_rhs,         // k x n: right-hand sides in the order of the factor's rows
-  phases,               // one element for each rank
-  panel_columns,        // the rows of a QR panel that are left, as columns
-  gathered_triangles,   // one tile a rank
-  stacked_triangles,    // the same without gaps
-  panel_small,          // tiles that are being worked on
-  panel_signs,          // diagonal of +-1
-  product,              // of a matrix with a block reflector
-  product_other,        // the same, a second one
-  ahead_product,        // both, for the next panel
-  local_rhs,            // k x L: right-hand sides of this rank's rows
-  block_reflectors,     // T of each panel (aux)
-  orthogonal,           // Q
-  triangular,           // R
-  gathered_rhs,         // right-hand sides of all ranks, for a vendor's library
-  rhs_columns,          // those that it wants to find on this rank
+  row_order,           // n integers
+  permuted_rhs,        // k x n: right-hand sides in the order of the factor's rows
+  phases,              // one element for each rank
+  panel_columns,       // the rows of a QR panel that are left, as columns
+  gathered_triangles,  // one tile a rank
+  stacked_triangles,   // the same without gaps
+  panel_small,         // tiles that are being worked on
+  panel_signs,         // diagonal of +-1
+  product,             // of a matrix with a block reflector
+  product_other,       // the same, a second one
+  ahead_product,       // both, for the next panel
+  local_rhs,           // k x L: right-hand sides of this rank's rows
+  block_reflectors,    // T of each panel (aux)
+  orthogonal,          // Q
+  triangular,          // R
+  gathered_rhs,        // right-hand sides of all ranks, for a vendor's library
+  rhs_columns,         // those that it wants to find on this rank
+  update_columns,      // columns of a factor before their rotation
+  rotation,            // of one block of an update
+  update_even,         // n x k: what is to be added to a factor
+  update_odd,
   vendor_workspace,     // what it asks for
   eigenvalues,          // n reals
   result_vectors,       // the rows of the eigenvectors wanted, where not in place of the matrix
@@ -119,13 +127,13 @@ struct PlanRequest {
   Backend backend = Backend::native;
   bool mirror = false;         // only one triangle is valid
   bool replicated_rhs = true;  // b and x are whole on every rank
-  bool natural = false;        // tiles are eliminated by global index
   bool transpose = false;      // solve with the transposed matrix
   Size library_bytes = 0;      // scratch that the tile library needs, asked by the caller
   Size columns = 0;            // of a matrix that is not square; where it is redistributed, 0: n
   Size vendor_bytes = 0;       // scratch that a vendor's library needs, likewise
   bool vectors = false;        // eigenvectors too, `columns` of them
   Size staging_bytes = 0;      // of one staging buffer (0: choose); less than the least is raised
+  Order order = Order::relabelled;  // in which a factor is, or has been, eliminated
 };
 
 class Plan {
@@ -152,8 +160,13 @@ class Plan {
   Size aux_count() const;
   // Everything that is alive at once on one rank.
   Size total_bytes() const;
-  Distribution distribution() const;
+  // Rows that the matrix operand has room for on each rank.
+  Size matrix_rows() const { return matrix_rows_; }
+  // How the rows of the matrix lie, eliminated as was asked for or in another order.
+  Distribution distribution() const { return distribution(request_.order); }
   Distribution distribution(Order order) const;
+  // The same tiles dealt out to the ranks in turn.
+  Distribution cyclic() const;
   double flops() const;  // real operations, all ranks together
 
   // One JSON object: what Python shows and checks.
@@ -165,6 +178,7 @@ class Plan {
   Size group_ = 1;
   Precision precision_ = Precision::native;
   Size rhs_block_ = 1;
+  Size matrix_rows_ = 0;
   Size scratch_bytes_ = 0;
   std::vector<Entry> entries_;
 };

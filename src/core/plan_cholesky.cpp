@@ -16,7 +16,7 @@ void add_cholesky_entries(const PlanRequest& q, const Decisions& decided, EntryL
   switch (q.routine) {
     case Routine::potrf:
     case Routine::locate:
-      list.argument(Buffer::matrix, t, rows * q.n);
+      list.argument(Buffer::matrix, t, decided.matrix_rows * q.n);
       list.result(Buffer::saved_diagonal, t, tiles);
       list.result(Buffer::tile_inverse, t, tiles);
       list.scratch(Buffer::panel_even, t, q.n * tile);
@@ -34,7 +34,11 @@ void add_cholesky_entries(const PlanRequest& q, const Decisions& decided, EntryL
         list.scratch(Buffer::probe_transpose, t, q.n);
         list.scratch(Buffer::probe_result, real, 4);
       }
-      if (q.mirror || q.routine == Routine::locate) {
+      if (q.routine == Routine::potrf && q.order == Order::natural) {
+        const Size count = dealing_staging_count(q, decided.matrix_rows, tile);
+        list.scratch(Buffer::send_staging, t, count);
+        list.scratch(Buffer::receive_staging, t, count);
+      } else if (q.mirror || q.routine == Routine::locate) {
         const Size count = mirror_staging_count(q, rows, tile);
         list.scratch(Buffer::send_staging, t, count);
         list.scratch(Buffer::receive_staging, t, count);

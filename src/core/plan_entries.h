@@ -31,12 +31,15 @@ struct Decisions {
   Size tile;
   Precision precision;
   Size rhs_block;
+  Size matrix_rows;
 };
 
 // Elements of one staging buffer of a redistribution.
 Size staging_count(const PlanRequest& request);
 // The same for a mirror: one tile at least, and no more than two ranks have to tell each other.
 Size mirror_staging_count(const PlanRequest& request, Size rows, Size tile);
+// Enough for a mirror and for tiles of whole rows dealt out to the ranks.
+Size dealing_staging_count(const PlanRequest& request, Size rows, Size tile);
 
 // A vendor's library on block-cyclic storage: the tile that suits it, rows of a shard whose tiles
 // all have their full width, right-hand sides that are solved for together.
@@ -50,6 +53,8 @@ void add_cholesky_entries(const PlanRequest& request, const Decisions& decided, 
 // getrf, getrs, getdet
 bool is_lu(Routine routine);
 void add_lu_entries(const PlanRequest& request, const Decisions& decided, EntryList& list);
+// trsm, cholupdate
+void add_triangular_entries(const PlanRequest& request, const Decisions& decided, EntryList& list);
 // mirror, cyclic
 void add_redistribution_entries(const PlanRequest& request, const Decisions& decided,
                                 EntryList& list);

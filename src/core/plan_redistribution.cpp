@@ -21,6 +21,10 @@ Size mirror_staging_count(const PlanRequest& q, Size rows, Size tile) {
   return std::max(tile * tile, std::min(staging_count(q), rows * rows));
 }
 
+Size dealing_staging_count(const PlanRequest& q, Size rows, Size tile) {
+  return std::max({tile * tile, rows, std::min(staging_count(q), rows * q.n)});
+}
+
 void add_redistribution_entries(const PlanRequest& q, const Decisions& decided, EntryList& list) {
   const Size tile = decided.tile;
   const Size rows = ceil_div(q.n, q.ranks);

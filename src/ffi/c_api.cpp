@@ -48,8 +48,9 @@ std::int64_t jaxmg_plan(const jaxmg_plan_request* q, char* out, std::int64_t cap
   try {
     if (q->routine < 0 || q->routine >= static_cast<std::int32_t>(kRoutines) || q->dtype < 0 ||
         q->dtype > static_cast<std::int32_t>(DType::c128) || q->platform < 0 || q->platform > 1 ||
-        q->precision < 0 || q->precision > 1 || q->backend < 0 || q->backend > 1) {
-      put("plan: unknown routine, dtype, platform, precision or backend", out, capacity);
+        q->precision < 0 || q->precision > 1 || q->backend < 0 || q->backend > 1 || q->order < 0 ||
+        q->order > 1) {
+      put("plan: unknown routine, dtype, platform, precision, backend or order", out, capacity);
       return -1;
     }
     PlanRequest request;
@@ -66,6 +67,7 @@ std::int64_t jaxmg_plan(const jaxmg_plan_request* q, char* out, std::int64_t cap
     request.columns = q->columns;
     request.vectors = q->vectors != 0;
     request.precision = static_cast<Precision>(q->precision);
+    request.order = static_cast<Order>(q->order);
     request.backend = static_cast<Backend>(q->backend);
     const std::string json = Plan(request).json();
     if (!put(json, out, capacity)) {

@@ -28,6 +28,8 @@ enum jaxmg_routine : std::int32_t {
   JAXMG_QR_R,
   JAXMG_GEQRS,
   JAXMG_SYEVD,
+  JAXMG_TRSM,
+  JAXMG_CHOLUPDATE,
 };
 enum jaxmg_dtype : std::int32_t {
   JAXMG_F32 = 0,
@@ -79,13 +81,15 @@ struct jaxmg_call {
   std::int64_t triangle;    // -1 whole matrix, 0 only the lower triangle is valid, 1 the upper
   std::int64_t replicated;  // right-hand sides and solutions are whole on every rank
   std::int64_t inverse;     // redistribute back
-  std::int64_t natural;     // tiles are eliminated by global index (getrf)
-  std::int64_t transpose;   // solve with the transpose (getrs)
+  std::int64_t natural;     // tiles are eliminated, or have been, by global index
+  std::int64_t transpose;   // solve with 0 A, 1 A^T, 2 A^H
   std::int64_t adjoint;     // Q^H instead of Q; minimum norm instead of least squares
   std::int64_t backend;     // Backend of core/plan.h
   std::int64_t vectors;     // eigenvectors too
   std::int64_t first;       // first of them that is wanted
   std::int64_t count;       // number of them
+  std::int64_t unit;        // the diagonal counts as ones
+  std::int64_t downdate;    // take away instead of add
 
   // Scratch memory that lives until the call completes, or null if there is not enough. A null
   // function means that the engine allocates by itself.
@@ -123,6 +127,7 @@ struct jaxmg_plan_request {
   std::int64_t tile;
   std::int64_t library_bytes;
   std::int64_t columns;
+  std::int64_t order;  // Order of core/distribution.h
 };
 
 // The plan of a call as one JSON object (core/plan.h): returns the number of bytes written, without

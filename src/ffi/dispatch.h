@@ -9,9 +9,12 @@
 #include "algo/cholesky_inverse.h"
 #include "algo/cholesky_logdet.h"
 #include "algo/cholesky_solve.h"
+#include "algo/cholesky_update.h"
 #include "algo/cyclic.h"
 #include "algo/first_failing_minor.h"
+#include "algo/mirror.h"
 #include "algo/rank.h"
+#include "algo/triangular_solve.h"
 #include "ffi/dispatch_eigen.h"
 #include "ffi/dispatch_lu.h"
 #include "ffi/dispatch_qr.h"
@@ -57,7 +60,17 @@ void run_routine(Rank<Device>& rank, const CallKind& kind, const Operands& o) {
     case Routine::syevd:
       return run_eigen<Device, T>(rank, kind, o);
     case Routine::mirror:
-      break;
+      return mirror_triangle<Device, T>(rank, plan.distribution(Order::natural),
+                                        kind.triangle == 0 ? Uplo::lower : Uplo::upper, matrix);
+    case Routine::trsm: {
+      constexpr Op ops[] = {Op::none, Op::transpose, Op::conj_transpose};
+      const TriangularForm form = {kind.triangle == 0 ? Uplo::lower : Uplo::upper,
+                                   ops[kind.transpose], kind.unit ? Diag::unit : Diag::non_unit};
+      return triangular_solve<Device, T>(rank, form, matrix, static_cast<T*>(o.solution));
+    }
+    case Routine::cholupdate:
+      return cholesky_update<Device, T>(rank, kind.downdate, matrix, tile_inverse,
+                                        static_cast<const T*>(o.added), o.info);
   }
   throw std::logic_error("no rank program for this routine");
 }

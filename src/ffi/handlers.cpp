@@ -122,6 +122,10 @@ const char* name_of(jaxmg_routine routine) {
       return "jaxmg_geqrs";
     case JAXMG_SYEVD:
       return "jaxmg_syevd";
+    case JAXMG_TRSM:
+      return "jaxmg_trsm";
+    case JAXMG_CHOLUPDATE:
+      return "jaxmg_cholupdate";
   }
   return "jaxmg";
 }
@@ -171,10 +175,12 @@ class Decoder {
     get(given, "tile", call_.tile);
     switch (routine_) {
       case JAXMG_POTRF:
+        get(given, "natural", call_.natural);
         get(given, "precision", call_.precision);
         get(given, "triangle", call_.triangle);
         return get(given, "backend", call_.backend);
       case JAXMG_POTRS:
+        get(given, "natural", call_.natural);
         get(given, "replicated", call_.replicated);
         return get(given, "backend", call_.backend);
       case JAXMG_CYCLIC:
@@ -192,11 +198,22 @@ class Decoder {
         get(given, "vectors", call_.vectors);
         get(given, "first", call_.first);
         return get(given, "count", call_.count);
+      case JAXMG_MIRROR:
+        return get(given, "triangle", call_.triangle);
+      case JAXMG_TRSM:
+        get(given, "natural", call_.natural);
+        get(given, "triangle", call_.triangle);
+        get(given, "transpose", call_.transpose);
+        get(given, "unit", call_.unit);
+        return get(given, "replicated", call_.replicated);
+      case JAXMG_CHOLUPDATE:
+        get(given, "downdate", call_.downdate);
+        return get(given, "natural", call_.natural);
       case JAXMG_LOGDET:
       case JAXMG_POTRI:
+        get(given, "natural", call_.natural);
         return get(given, "backend", call_.backend);
       case JAXMG_LOCATE:
-      case JAXMG_MIRROR:
       case JAXMG_GETDET:
       case JAXMG_GEQRF:
       case JAXMG_ORGQR:
@@ -345,6 +362,9 @@ XLA_FFI_DEFINE_HANDLER_SYMBOL(jaxmg_potrs, execute<JAXMG_POTRS>, JAXMG_BINDING);
 XLA_FFI_DEFINE_HANDLER_SYMBOL(jaxmg_logdet, execute<JAXMG_LOGDET>, JAXMG_BINDING);
 XLA_FFI_DEFINE_HANDLER_SYMBOL(jaxmg_locate, execute<JAXMG_LOCATE>, JAXMG_BINDING);
 XLA_FFI_DEFINE_HANDLER_SYMBOL(jaxmg_potri, execute<JAXMG_POTRI>, JAXMG_BINDING);
+XLA_FFI_DEFINE_HANDLER_SYMBOL(jaxmg_mirror, execute<JAXMG_MIRROR>, JAXMG_BINDING);
+XLA_FFI_DEFINE_HANDLER_SYMBOL(jaxmg_trsm, execute<JAXMG_TRSM>, JAXMG_BINDING);
+XLA_FFI_DEFINE_HANDLER_SYMBOL(jaxmg_cholupdate, execute<JAXMG_CHOLUPDATE>, JAXMG_BINDING);
 XLA_FFI_DEFINE_HANDLER_SYMBOL(jaxmg_cyclic, execute<JAXMG_CYCLIC>, JAXMG_BINDING);
 XLA_FFI_DEFINE_HANDLER_SYMBOL(jaxmg_getrf, execute<JAXMG_GETRF>, JAXMG_BINDING);
 XLA_FFI_DEFINE_HANDLER_SYMBOL(jaxmg_getrs, execute<JAXMG_GETRS>, JAXMG_BINDING);

@@ -42,6 +42,9 @@ class OperandReader {
 // The parts of call_kind and sort_operands for the QR family.
 void read_qr_kind(const OperandReader& reader, const jaxmg_call& call, CallKind& kind);
 Operands sort_qr_operands(const OperandReader& reader, const jaxmg_call& call, const Plan& plan);
+// Parts of call_kind and sort_operands: mirror, trsm, cholupdate.
+void triangular_kind(const jaxmg_call& call, CallKind& kind);
+void sort_triangular_operands(const jaxmg_call& call, const Plan& plan, Operands& operands);
 
 // The result of an aliased pair, which the rank program then uses in place.
 void* in_place(Operands& operands, const jaxmg_buffer& argument, const jaxmg_buffer& result);

@@ -14,10 +14,10 @@ bool CallKind::operator==(const CallKind& other) const {
   return a.routine == b.routine && a.type == b.type && a.n == b.n && a.nrhs == b.nrhs &&
          a.ranks == b.ranks && a.tile == b.tile && a.mirror == b.mirror &&
          a.precision == b.precision && a.backend == b.backend &&
-         a.replicated_rhs == b.replicated_rhs && a.natural == b.natural &&
-         a.transpose == b.transpose && a.columns == b.columns && a.vectors == b.vectors &&
-         triangle == other.triangle && inverse == other.inverse && adjoint == other.adjoint &&
-         first == other.first;
+         a.replicated_rhs == b.replicated_rhs && a.order == b.order && a.transpose == b.transpose &&
+         a.columns == b.columns && a.vectors == b.vectors && triangle == other.triangle &&
+         inverse == other.inverse && adjoint == other.adjoint && first == other.first &&
+         transpose == other.transpose && unit == other.unit && downdate == other.downdate;
 }
 
 void check_context_operand(const jaxmg_call& call) {
@@ -68,6 +68,7 @@ CallKind call_kind(const jaxmg_call& call, const Context& context, Platform plat
     reader.fail("attributes n = " + std::to_string(q.n) + ", tile = " + std::to_string(q.tile) +
                 "; expected n >= 0 and tile >= " + std::to_string(least));
   }
+  q.order = call.natural != 0 ? Order::natural : Order::relabelled;
   switch (q.routine) {
     case Routine::potrf:
       if (call.triangle < -1 || call.triangle > 1) {
@@ -107,10 +108,14 @@ CallKind call_kind(const jaxmg_call& call, const Context& context, Platform plat
     case Routine::syevd:
       read_eigen_kind(call, kind);
       break;
+    case Routine::mirror:
+    case Routine::trsm:
+    case Routine::cholupdate:
+      triangular_kind(call, kind);
+      break;
     case Routine::logdet:
     case Routine::locate:
     case Routine::potri:
-    case Routine::mirror:
       break;
   }
   return kind;
@@ -127,8 +132,8 @@ Operands sort_operands(const jaxmg_call& call, const Plan& plan) {
   switch (q.routine) {
     case Routine::potrf:
       r.counts(2, 3);
-      o.matrix = in_place(o, r.argument(1, "a", q.type, {held, n}),
-                          r.result(0, "work", q.type, {held, n}));
+      o.matrix = in_place(o, r.argument(1, "a", q.type, {plan.matrix_rows(), n}),
+                          r.result(0, "work", q.type, {plan.matrix_rows(), n}));
       o.aux = r.result(1, "aux", q.type, {aux}).data;
       o.info = static_cast<Info*>(r.result(2, "info", DType::i32, {8}).data);
       break;
@@ -189,7 +194,10 @@ Operands sort_operands(const jaxmg_call& call, const Plan& plan) {
       sort_eigen_operands(call, plan, o);
       break;
     case Routine::mirror:
-      r.fail("no such target");
+    case Routine::trsm:
+    case Routine::cholupdate:
+      sort_triangular_operands(call, plan, o);
+      break;
   }
   return o;
 }

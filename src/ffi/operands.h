@@ -20,6 +20,11 @@
 //                  with adjoint (columns, nrhs)              info int32[8]
 //   jaxmg_syevd    a (rows, n)                               w (n), work = a, V (rows, count),
 //                                                            info int32[8]
+//   jaxmg_mirror   a (rows, n)                               a
+//   jaxmg_trsm     a (rows, n), b (n or rows, nrhs)          x = b
+//   jaxmg_cholupdate   work, aux, info, v (n, k)             work, aux, info
+//
+// `rows` of jaxmg_potrf in natural order are those that the plan calls matrix_rows.
 //
 // Matrices are row-major shards. A result that has an argument's name is aliased to it: they are
 // one buffer, unless XLA could not arrange it. In the QR family n is the number of rows of A,
@@ -73,6 +78,7 @@ struct Operands {
   Info* report = nullptr;                 // info of the operation itself
   void* values = nullptr;                 // eigenvalues
   void* vectors = nullptr;                // eigenvectors, or null
+  const void* added = nullptr;            // what is added to a factor
   std::vector<AliasedPair> aliased;
 };
 
@@ -83,6 +89,9 @@ struct CallKind {
   bool inverse = false;
   bool adjoint = false;
   std::int64_t first = 0;  // eigenvector
+  std::int64_t transpose = 0;
+  bool unit = false;
+  bool downdate = false;
   bool operator==(const CallKind& other) const;
 };
 

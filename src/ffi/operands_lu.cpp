@@ -7,9 +7,6 @@ namespace jaxmg {
 void read_lu_attributes(const jaxmg_call& call, CallKind& kind) {
   const OperandReader r(call);
   PlanRequest& q = kind.request;
-  if (q.routine == Routine::getrf) {
-    q.natural = call.natural != 0;
-  }
   if (q.routine == Routine::getrs) {
     r.counts(6, 1);
     q.replicated_rhs = call.replicated != 0;

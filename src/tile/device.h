@@ -92,6 +92,12 @@
 //                    that no pivot is less than 1 in magnitude, for a with columns of norm <= 1
 //   check_diagonal(lane, n, a, lda, position, info)
 //                    sets *info, if ok, to (singular, position + j) for the first zero a_jj, 1-based
+//   rotate(lane, downdate, w, k, l, ldl, v, ldv, theta, ldt, position, info)
+//                    with L lower triangular (w x w), V w x k and Theta unitary of order w + k:
+//                    [L V] Theta = [L' 0], or downdate: [L' V] Theta = [L 0];  l <- L', theta <-
+//                    Theta, whose part (1, 1) is upper triangular; v is destroyed. Diagonals stay
+//                    real. A downdate that loses definiteness at row j sets *info, unless it is set
+//                    already, to (not_positive_definite, position + j)
 //   log_diagonal(lane, n, l, ldl, result)    *result (real) += 2 sum log Re l_ii
 //   check_hermitian(lane, n, diagonal, stride, v, y, z, result)
 //                    result[0] = max |y - conj(z)| with Im a_ii left out of both (v is real;

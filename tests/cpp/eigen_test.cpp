@@ -30,6 +30,32 @@ TYPED_TEST(EigenTest, EveryTile) {
   }
 }
 
+TYPED_TEST(EigenTest, EveryTileOfEverySmallMatrix) {
+  for (int ranks = 1; ranks <= 8; ++ranks) {
+    for (Size n = 1; n <= 20; n += ranks % 3 + 1) {
+      const auto a = hermitian<TypeParam>(n, 10);
+      for (Size tile = 2; tile <= std::max<Size>(2, ceil_div(n, ranks)); ++tile) {
+        expect_solves(a, ranks, tile);
+      }
+    }
+  }
+}
+
+// Panels whose columns vanish, and bands of equal eigenvalues.
+TYPED_TEST(EigenTest, EqualEigenvaluesWithEveryTile) {
+  for (const auto& [name, a] : hard_matrices<TypeParam>(46)) {
+    if (name != "equal pairs" && name != "identity" && name != "identity and a pair") {
+      continue;
+    }
+    SCOPED_TRACE(name);
+    for (int ranks : {1, 2, 4}) {
+      for (Size tile = 2; tile <= ceil_div(Size{46}, ranks); tile += 3) {
+        expect_solves(a, ranks, tile);
+      }
+    }
+  }
+}
+
 TYPED_TEST(EigenTest, ChosenTile) {
   for (int ranks : {1, 3, 8}) {
     expect_solves(hermitian<TypeParam>(212, 3), ranks, 0);

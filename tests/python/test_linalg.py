@@ -51,7 +51,7 @@ def test_pair_as_in_scipy(mesh):
     assert_solved(a, linalg.cho_solve((c, lower), b), b)
     assert_solved(a, linalg.cho_solve(linalg.cho_factor(a, mesh=mesh), b), b)
     with pytest.raises(TypeError, match="c_and_lower"):
-        linalg.cho_solve((a, True), b)
+        linalg.cho_solve(("a", True), b)
 
 
 def test_factor_is_reused(mesh):

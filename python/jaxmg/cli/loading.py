@@ -11,7 +11,7 @@ from jax.sharding import PartitionSpec as P
 
 from jaxmg.cli.devices import AXIS
 from jaxmg.cli.failure import bad_input
-from jaxmg.cli.sources import (
+from jaxmg.cli.pieces import (
     CHUNK_BYTES,
     Columns,
     Entries,

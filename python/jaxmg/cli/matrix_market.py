@@ -23,7 +23,7 @@ from typing import BinaryIO, cast
 import numpy as np
 
 from jaxmg.cli.failure import bad_input
-from jaxmg.cli.sources import Entries, Piece, StreamSource
+from jaxmg.cli.pieces import Entries, Piece, StreamSource
 
 _TEXT_CHUNK = 8 << 20  # bytes of text parsed at a time
 

@@ -17,8 +17,9 @@ import jaxmg
 from jaxmg import errors
 from jaxmg.cli import devices, loading, output
 from jaxmg.cli.failure import Exit, Failure
+from jaxmg.cli.pieces import Source
 from jaxmg.cli.residual import ACCEPTED_RATIO, residual
-from jaxmg.cli.sources import Source, open_source
+from jaxmg.cli.sources import open_source
 
 EXIT_CODES = """Exit codes: 0 solved; 2 bad options; 3 bad input; 4 numerical failure (not positive
 definite, not Hermitian, inaccurate); 5 too large; 6 output cannot be written; 1 anything else."""

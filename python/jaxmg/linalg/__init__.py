@@ -2,19 +2,24 @@
 ``jax.scipy.linalg``. Leading axes are batch axes.
 """
 
+from .._cho_append import BorderedFactor
 from .._factor_object import CholeskyFactor
 from .._lu_factor import LUFactor, SlogdetResult
 from .._qr_factor import QRFactor, qr_factor
 from .cholesky import cho_factor, cho_solve, logdet
 from .eigen import EighResult, EighSelection, eigh, eigvalsh
+from .factor import cholesky
 from .general import det, inv, lu_factor, lu_solve, slogdet, solve
 from .lstsq import lstsq
 from .lu import lu
 from .polar import polar
 from .qr import QRResult, qr
 from .svd import SVDResult, cond, matrix_rank, norm, pinv, svd, svdvals
+from .triangular import solve_triangular
+from .update import cho_append, cho_update
 
 __all__ = [
+    "BorderedFactor",
     "CholeskyFactor",
     "EighResult",
     "EighSelection",
@@ -23,8 +28,11 @@ __all__ = [
     "QRResult",
     "SVDResult",
     "SlogdetResult",
+    "cho_append",
     "cho_factor",
     "cho_solve",
+    "cho_update",
+    "cholesky",
     "cond",
     "det",
     "eigh",
@@ -43,6 +51,7 @@ __all__ = [
     "qr_factor",
     "slogdet",
     "solve",
+    "solve_triangular",
     "svd",
     "svdvals",
 ]

@@ -20,26 +20,22 @@ from .._arguments import (
     place_matrix,
     precision_of,
     release,
+    square_matrices,
     triangle_of,
 )
+from .._cho_append import BorderedFactor
 from .._cholesky import Factor
 from .._factor_object import CholeskyFactor, factorise, factorise_in_place
 from .._gather import small
-from .._layout import AnyMesh, resolve_plan
+from .._layout import NATURAL, RELABELLED, AnyMesh, Resolved, resolve_plan
 from .._memory import check_memory
 from .._potrs import Specs, potrs
+from .._prepared import Prepared, signature
 from .._resolve import check_mesh, check_specs, is_concrete, resolve
+from .triangular import solve_triangular
 
-
-def _square(routine: str, a: Any) -> Any:
-    a = host_or_device(a, "a")
-    if a.ndim < 2 or a.shape[-1] != a.shape[-2]:
-        manual = a.ndim == 2 and isinstance(a, jax.core.Tracer)
-        if not manual:
-            raise ValueError(
-                f"{routine}: a has shape {tuple(a.shape)}; accepted are matrices (..., n, n)."
-            )
-    return a
+ORDERS = {"relabelled": RELABELLED, "natural": NATURAL}
+_prepared: Prepared[Resolved] = Prepared()
 
 
 def cho_factor(
@@ -52,6 +48,7 @@ def cho_factor(
     in_specs: Specs = None,
     T_A: int | None = None,
     precision: Any = None,
+    order: str = "relabelled",
 ) -> CholeskyFactor:
     """Factors a Hermitian positive definite matrix for later use.
 
@@ -68,6 +65,10 @@ def cho_factor(
         precision: as in :func:`jaxmg.potrs`. A factor made with "mixed" keeps `a` beside it
             (`overwrite_a` has no effect), so that solutions can be refined; its log-determinant
             and its inverse factor once more, in full precision.
+        order: "relabelled" eliminates rows in an order that balances the load where they lie.
+            "natural" gives the L of ``numpy.linalg.cholesky``, for which rows are dealt out to
+            the devices and collected again: some more time, and where the devices' rows are no
+            multiple of a tile one more matrix.
 
     Returns:
         A :class:`CholeskyFactor`, which unpacks as a pair: ``c, lower = cho_factor(a)``.
@@ -83,13 +84,20 @@ def cho_factor(
         [-0.5, 2.0]
     """
     del check_finite
+    options = (lower, overwrite_a, mesh, in_specs, T_A, precision, order)
+    key = signature(a, None, options) if not overwrite_a else None
+    r = _prepared.get(key)
+    if r is not None:
+        return CholeskyFactor(a, factorise(r, a), r, lower)
     tile = check_tile(T_A)
-    given, a = a, _square("cho_factor", a)
+    if order not in ORDERS:
+        raise ValueError(f"order: got {order!r}; accepted are {tuple(ORDERS)}.")
+    given, a = a, square_matrices("cho_factor", a)
     a = cast(a, common_dtype("cho_factor", a=a))
     if a.ndim > 2:
-        options: dict[str, Any] = {"mesh": mesh, "in_specs": in_specs, "T_A": T_A}
-        options["precision"] = precision
-        return jax.vmap(lambda x: cho_factor(x, lower, **options))(jnp.asarray(a))
+        each: dict[str, Any] = {"mesh": mesh, "in_specs": in_specs, "T_A": T_A}
+        each |= {"precision": precision, "order": order}
+        return jax.vmap(lambda x: cho_factor(x, lower, **each))(jnp.asarray(a))
     n = a.shape[1]
     spec = check_specs(in_specs)[0]
     layout = resolve(a, n=n, mesh=check_mesh(mesh), spec=spec)
@@ -101,12 +109,13 @@ def cho_factor(
         triangle=triangle_of(lower),
         exposed=True,
         precision=precision_of(precision),
+        order=ORDERS[order],
     )
     r = small(r, tile)
     if layout.kind == "manual" or n == 0:
         r = dataclasses.replace(r, mixed=False)
     in_place = overwrite_a and is_concrete(a) and not r.mixed
-    check_memory("cho_factor", r, 1, in_place=in_place or not is_concrete(a))
+    little = check_memory("cho_factor", r, 1, in_place=in_place or not is_concrete(a))
     a = place_matrix(a, layout, n)
     if n == 0:
         if in_place:
@@ -117,6 +126,8 @@ def cho_factor(
             a, Factor(empty, jnp.zeros((0,), r.dtype), jnp.zeros((8,), jnp.int32)), r, lower
         )
     if not in_place:
+        if little and a is given:
+            _prepared.put(key, r)
         parts = factorise(r, jax.lax.stop_gradient(a))
         return CholeskyFactor(None if overwrite_a else a, parts, r, lower)
     with giving_away(a, given):
@@ -125,7 +136,7 @@ def cho_factor(
 
 
 def cho_solve(
-    c_and_lower: CholeskyFactor | tuple[CholeskyFactor, Any],
+    c_and_lower: Any,
     b: Any,
     overwrite_b: bool = False,
     check_finite: bool = True,
@@ -133,7 +144,8 @@ def cho_solve(
     """Solves A x = b with a factor from :func:`cho_factor`.
 
     Args:
-        c_and_lower: the factor, or the pair that it unpacks to.
+        c_and_lower: the factor, or the pair that it unpacks to; or SciPy's pair of a triangular
+            array in natural order, as of :func:`cholesky`, and whether it is the lower triangle.
         b: shape (n,), or (..., n, k) whose batch axes broadcast with those of the factor.
         overwrite_b: accepted as in SciPy, without effect.
         check_finite: accepted as in SciPy, without effect.
@@ -148,7 +160,11 @@ def cho_solve(
     factor = c_and_lower
     if isinstance(factor, (tuple, list)) and len(factor) == 2:
         factor = factor[0]
-    if not isinstance(factor, CholeskyFactor):
+        if hasattr(factor, "ndim") and not isinstance(factor, (CholeskyFactor, BorderedFactor)):
+            lower = bool(c_and_lower[1])
+            y = solve_triangular(factor, b, 0 if lower else 2, lower)
+            return solve_triangular(factor, y, 2 if lower else 0, lower)
+    if not isinstance(factor, (CholeskyFactor, BorderedFactor)):
         raise TypeError(
             f"c_and_lower: got {type(c_and_lower).__name__}; accepted are what cho_factor returns "
             "and the pair that it unpacks to."
@@ -193,7 +209,7 @@ def solve(
     del overwrite_b, check_finite
     if assume_a not in ("pos", "positive definite"):
         raise ValueError(f"assume_a: got {assume_a!r}; accepted is 'pos'.")
-    a, b = _square("solve", a), host_or_device(b, "b")
+    a, b = square_matrices("solve", a), host_or_device(b, "b")
     options: dict[str, Any] = {"mesh": mesh, "in_specs": in_specs, "lower": lower}
     options["precision"] = precision
     if a.ndim == 2 and b.ndim <= 2:
@@ -239,7 +255,7 @@ def logdet(
     Raises:
         ValueError, TypeError: an argument is not acceptable; the message names it.
     """
-    a = _square("logdet", a)
+    a = square_matrices("logdet", a)
     a = cast(a, common_dtype("logdet", a=a))
     if a.ndim > 2:
         options: dict[str, Any] = {"lower": lower, "mesh": mesh, "in_specs": in_specs}

@@ -16,9 +16,10 @@ from .._arguments import (
     giving_away,
     host_or_device,
     place_matrix,
+    precision_of,
     release,
 )
-from .._layout import AnyMesh, resolve_plan
+from .._layout import MIXED, AnyMesh, resolve_plan
 from .._lu import Factor
 from .._lu_factor import LUFactor, SlogdetResult, factorise, factorise_in_place
 from .._lu_solve import lu_solve as solve_one
@@ -175,6 +176,7 @@ def solve(
     *,
     mesh: AnyMesh | None = None,
     in_specs: Specs = None,
+    precision: Any = None,
     warn_ill_conditioned: bool = False,
 ) -> Array:
     """Solves A x = b.
@@ -193,6 +195,8 @@ def solve(
             indefinite (LU; a triangle is all that has to be valid if `lower` says which).
         mesh: the mesh to work on; None finds it from `a` or the context.
         in_specs: the specs of `a` and `b`.
+        precision: as in :func:`jaxmg.potrs`. "mixed" factors in 32 bits and refines; it is for
+            "pos" alone.
         warn_ill_conditioned: eagerly, whether to estimate the condition and warn if a solution may
             have no correct digit, at the price of some five more solutions (not with "pos").
 
@@ -215,8 +219,18 @@ def solve(
     options: dict[str, Any] = {"mesh": mesh, "in_specs": in_specs}
     if kind == "pos":
         return solve_positive_definite(
-            a, b, lower, overwrite_a, overwrite_b, check_finite, "pos", **options
+            a,
+            b,
+            lower,
+            overwrite_a,
+            overwrite_b,
+            check_finite,
+            "pos",
+            precision=precision,
+            **options,
         )
+    if precision_of(precision) == MIXED:
+        raise ValueError("precision: got 'mixed' for a general matrix; it needs assume_a='pos'.")
     given, b = a, host_or_device(b, "b")
     a = host_or_device(a, "a")
     dtype = common_dtype("solve", a=a, b=b)

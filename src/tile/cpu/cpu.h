@@ -110,6 +110,10 @@ struct Cpu {
                            Size lda);
 
   template <class T>
+  static void rotate(Lane& lane, bool downdate, Size w, Size k, T* l, Size ldl, T* v, Size ldv,
+                     T* theta, Size ldt, Size position, Info* info);
+
+  template <class T>
   static void log_diagonal(Lane& lane, Size n, const T* l, Size ldl, Real<T>* result);
   template <class T>
   static void check_hermitian(Lane& lane, Size n, const T* diagonal, Size stride, const T* v,

@@ -292,7 +292,7 @@ void Cuda::solve_diagonal(Lane& lane, Op op, Size m, Size n, const T* l, Size ld
     return;
   }
   T* const lower = triangle_scratch<T>(lane, n);
-  copy_triangle(lane, Uplo::lower, Diag::non_unit, n, l, ldl, lower);
+  copy_masked(lane, Uplo::lower, Diag::non_unit, n, l, ldl, lower);
   solve_corrected(lane, op, m, n, lower, x, ldx, b, ldb, work);
 }
 
@@ -304,7 +304,7 @@ void Cuda::solve_triangle(Lane& lane, Uplo uplo, Op op, Diag diag, Size m, Size 
     return;
   }
   T* const lower = triangle_scratch<T>(lane, n);
-  copy_triangle(lane, uplo, diag, n, a, lda, lower);
+  copy_masked(lane, uplo, diag, n, a, lda, lower);
   const bool transposes = (op == Op::none) != (uplo == Uplo::lower);
   solve_corrected(lane, transposes ? Op::transpose : Op::none, m, n, lower, x, ldx, b, ldb, work);
 }

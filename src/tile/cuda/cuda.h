@@ -130,6 +130,9 @@ struct Cuda {
   template <class T>
   static void fill_if_kind(Lane& lane, const Info* info, Kind kind, Size m, Size n, T value, T* a,
                            Size lda);
+  template <class T>
+  static void rotate(Lane& lane, bool downdate, Size w, Size k, T* l, Size ldl, T* v, Size ldv,
+                     T* theta, Size ldt, Size position, Info* info);
 
   template <class T>
   static void log_diagonal(Lane& lane, Size n, const T* l, Size ldl, Real<T>* result);

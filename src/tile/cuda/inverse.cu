@@ -20,16 +20,6 @@ template <class D>
 using RealOf = decltype(real_part(D{}));
 
 template <class R>
-__device__ R reciprocal(R x) {
-  return R{1} / x;
-}
-template <class R>
-__device__ DeviceComplex<R> reciprocal(DeviceComplex<R> x) {
-  const R scale = R{1} / (x.re * x.re + x.im * x.im);
-  return {x.re * scale, -x.im * scale};
-}
-
-template <class R>
 __device__ R add_lanes(R x) {
   x += __shfl_xor_sync(0xffffffffu, x, 1);
   return x + __shfl_xor_sync(0xffffffffu, x, 2);
@@ -153,7 +143,7 @@ T* copied_triangle(CudaLane& lane, Uplo uplo, Diag diag, Size n, const T* a, Siz
   constexpr DType type = dtype_of<T>;
   char* const scratch = static_cast<char*>(lane.scratch(inversion_bytes(type, n)));
   T* const t = reinterpret_cast<T*>(scratch + triangle_bytes(type, n));
-  copy_triangle(lane, uplo, diag, n, a, lda, t);
+  copy_masked(lane, uplo, diag, n, a, lda, t);
   return t;
 }
 

@@ -10,7 +10,7 @@ namespace jaxmg::tile {
 // t (n x n, ld n) <- the lower triangle of a, or the transpose of the upper one, with zeros above
 // it, and with ones on the diagonal if it is unit.
 template <class T>
-void copy_triangle(CudaLane& lane, Uplo uplo, Diag diag, Size n, const T* a, Size lda, T* t) {
+void copy_masked(CudaLane& lane, Uplo uplo, Diag diag, Size n, const T* a, Size lda, T* t) {
   const DeviceType<T>* from = on_device(a);
   DeviceType<T>* to = on_device(t);
   const DeviceType<T> zero = on_device_value(T(0));

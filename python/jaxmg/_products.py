@@ -1,0 +1,46 @@
+"""Products and transposes of arrays of which one has its rows split over the ranks."""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+from jax import Array, lax
+from jax.sharding import PartitionSpec
+
+from ._layout import Layout, Resolved
+from ._operands import gathered, is_split, like, pad_rows, reshard, type_spec
+from ._rows import keep_rows
+
+
+def rows_transpose(r: Resolved, x: Array) -> Array:
+    """x^H for x of shape (n, n), split by rows as x is."""
+    return like(r.layout, keep_rows(r, jnp.conj(x.T)), x)
+
+
+def rows_product(r: Resolved, a: Array, b: Array) -> Array:
+    """a b with the rows of `a`."""
+    return keep_rows(r, a @ gathered(r.layout, b))
+
+
+def applied(layout: Layout, a: Array, x: Array) -> Array:
+    """a x for a thin x; whole on every device if axes are explicit."""
+    return gathered(layout, a @ gathered(layout, x))
+
+
+def contracted(layout: Layout, a: Array, x: Array) -> Array:
+    """a^T x for a thin x, padded to the rows of `a`; whole on every device if axes are explicit."""
+    rows = pad_rows(gathered(layout, x), a.shape[0])
+    dims = (((0,), (0,)), ((), ()))
+    if not layout.explicit or not is_split(type_spec(a)):
+        return lax.dot_general(a, rows, dims)
+    rows = reshard(layout, rows, PartitionSpec(type_spec(a)[0], None))
+    whole = layout.typed(PartitionSpec(None, None))
+    return lax.dot_general(a, rows, dims, out_sharding=whole)
+
+
+def gram(layout: Layout, a: Array, b: Array) -> Array:
+    """a^H b for arrays whose rows are split alike; whole on every device if axes are explicit."""
+    dims = (((0,), (0,)), ((), ()))
+    if not layout.explicit or not is_split(type_spec(a)):
+        return lax.dot_general(jnp.conj(a), b, dims)
+    whole = layout.typed(PartitionSpec(None, None))
+    return lax.dot_general(jnp.conj(a), like(layout, b, a), dims, out_sharding=whole)

@@ -1,0 +1,215 @@
+// One factorisation on thread ranks and everything that can be asked of it.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "algo/cholesky.h"
+#include "algo/cholesky_inverse.h"
+#include "algo/cholesky_logdet.h"
+#include "algo/cholesky_solve.h"
+#include "algo/cholesky_update.h"
+#include "algo/first_failing_minor.h"
+#include "matrices.h"
+#include "run_ranks.h"
+#include "tile/cpu/cpu.h"
+
+namespace jaxmg::test {
+
+using tile::Cpu;
+
+template <class T>
+struct Run {
+  Size n;
+  int ranks;
+  Size tile;
+  Size group;
+  std::vector<std::vector<T>> shard, saved, inverse;
+  std::vector<Info> info;
+
+  Order order;
+
+  Run(const Matrix<T>& a, int ranks_, Size tile_, Triangle valid = Triangle::whole, Size group_ = 0,
+      Order order_ = Order::relabelled)
+      : n(a.rows), ranks(ranks_), tile(0), group(group_), order(order_) {
+    PlanRequest request = make_request(Routine::potrf);
+    request.tile = tile_;
+    request.mirror = valid != Triangle::whole;
+    const Plan plan(request);
+    tile = plan.tile();
+    const Distribution dist = plan.distribution();
+    const Size aux = aux_count(n, ranks, tile) / 2;
+    info.resize(static_cast<std::size_t>(ranks));
+    for (int r = 0; r < ranks; ++r) {
+      std::vector<T> mine(static_cast<std::size_t>(plan.matrix_rows() * n));
+      for (Size i = 0; i < dist.local_size(r); ++i) {
+        const Size row = *dist.global(r, LocalIndex(i));
+        std::copy_n(a.data.begin() + row * n, n, mine.begin() + i * n);
+      }
+      shard.push_back(mine);
+      saved.emplace_back(static_cast<std::size_t>(aux));
+      inverse.emplace_back(static_cast<std::size_t>(aux));
+    }
+    each_rank(plan, [&](Rank<Cpu>& rank, std::size_t r) {
+      cholesky_factor<Cpu, T>(rank, valid, shard[r].data(), saved[r].data(), inverse[r].data(),
+                              &info[r]);
+    });
+  }
+
+  PlanRequest make_request(Routine routine) const {
+    PlanRequest request;
+    request.routine = routine;
+    request.type = dtype_of<T>;
+    request.n = n;
+    request.ranks = ranks;
+    request.tile = tile;
+    request.group = group;
+    request.order = order;
+    return request;
+  }
+
+  template <class Program>
+  void each_rank(const Plan& plan, Program program) {
+    run_ranks(ranks, [&](Communicator<Cpu>& comm, tile::CpuLanes& lanes) {
+      // NaN, whatever the type.
+      std::vector<std::byte> scratch(static_cast<std::size_t>(plan.scratch_bytes()),
+                                     std::byte{0xff});
+      Observer observer;
+      Rank<Cpu> rank{comm, lanes, plan, Workspace(plan, scratch.data()), observer};
+      program(rank, static_cast<std::size_t>(comm.rank()));
+      comm.barrier();
+    });
+  }
+
+  Matrix<T> solve(const Matrix<T>& b, bool replicated) {
+    PlanRequest request = make_request(Routine::potrs);
+    request.nrhs = b.cols;
+    request.replicated_rhs = replicated;
+    const Plan plan(request);
+    const Distribution dist = plan.distribution();
+    Matrix<T> x(n, b.cols);
+    std::vector<Matrix<T>> parts(static_cast<std::size_t>(ranks));
+    each_rank(plan, [&](Rank<Cpu>& rank, std::size_t r) {
+      const int me = rank.comm.rank();
+      Matrix<T> mine = replicated ? b : Matrix<T>(dist.capacity(), b.cols);
+      for (Size i = 0; !replicated && i < dist.local_size(me); ++i) {
+        const Size row = *dist.global(me, LocalIndex(i));
+        std::copy_n(b.data.begin() + row * b.cols, b.cols, mine.data.begin() + i * b.cols);
+      }
+      cholesky_solve<Cpu, T>(rank, shard[r].data(), inverse[r].data(), &info[r], mine.data.data(),
+                             mine.data.data());
+      parts[r] = mine;
+    });
+    for (int r = 0; r < ranks; ++r) {
+      const Matrix<T>& mine = parts[static_cast<std::size_t>(r)];
+      for (Size i = 0; i < dist.local_size(r); ++i) {
+        const Size row = *dist.global(r, LocalIndex(i));
+        std::copy_n(mine.data.begin() + (replicated ? row : i) * b.cols, b.cols,
+                    x.data.begin() + row * b.cols);
+      }
+      if (replicated && !mine.data.empty()) {  // all ranks hold the same bits
+        EXPECT_EQ(
+            0, std::memcmp(mine.data.data(), parts[0].data.data(), sizeof(T) * mine.data.size()));
+      }
+    }
+    return x;
+  }
+
+  // What the shards hold, put together.
+  Matrix<T> gathered() const {
+    const Distribution dist(n, ranks, tile);
+    Matrix<T> x(n, n);
+    for (int r = 0; r < ranks; ++r) {
+      for (Size i = 0; i < dist.local_size(r); ++i) {
+        std::copy_n(shard[static_cast<std::size_t>(r)].begin() + i * n, n,
+                    x.data.begin() + *dist.global(r, LocalIndex(i)) * n);
+      }
+    }
+    return x;
+  }
+
+  // L of the user's matrix A with A[p][:, p] = L L^H, and p.
+  Matrix<T> lower(std::vector<Size>* p = nullptr) const {
+    const Distribution dist = Plan(make_request(Routine::potrs)).distribution();
+    std::vector<Size> rows;
+    for (const Tile& t : dist.elimination_order()) {
+      for (Size i = 0; i < dist.rows(t); ++i) {
+        rows.push_back(*dist.global_begin(t) + i);
+      }
+    }
+    const Matrix<T> held = gathered();
+    Matrix<T> l(n, n);
+    for (Size i = 0; i < n; ++i) {
+      for (Size j = 0; j <= i; ++j) {
+        l(i, j) =
+            conjugate(held(rows[static_cast<std::size_t>(j)], rows[static_cast<std::size_t>(i)]));
+      }
+    }
+    if (p) {
+      *p = rows;
+    }
+    return l;
+  }
+
+  // The factor of A + V V^H, or A - V V^H, in the place of that of A.
+  void update(const Matrix<T>& v, bool downdate) {
+    PlanRequest request = make_request(Routine::cholupdate);
+    request.nrhs = v.cols;
+    const Plan plan(request);
+    each_rank(plan, [&](Rank<Cpu>& rank, std::size_t r) {
+      cholesky_update<Cpu, T>(rank, downdate, shard[r].data(), inverse[r].data(), v.data.data(),
+                              &info[r]);
+    });
+  }
+
+  // The whole inverse, put together from the shards.
+  Matrix<T> inverted() {
+    const Plan plan(make_request(Routine::potri));
+    each_rank(plan, [&](Rank<Cpu>& rank, std::size_t r) {
+      cholesky_inverse<Cpu, T>(rank, &info[r], shard[r].data());
+    });
+    return gathered();
+  }
+
+  Real<T> logdet() {
+    const Plan plan(make_request(Routine::logdet));
+    std::vector<Real<T>> result(static_cast<std::size_t>(ranks));
+    each_rank(plan, [&](Rank<Cpu>& rank, std::size_t r) {
+      cholesky_logdet<Cpu, T>(rank, shard[r].data(), &info[r], &result[r]);
+    });
+    return result[0];
+  }
+
+  Info locate() {
+    const Plan plan(make_request(Routine::locate));
+    each_rank(plan, [&](Rank<Cpu>& rank, std::size_t r) {
+      first_failing_minor<Cpu, T>(rank, shard[r].data(), saved[r].data(), &info[r]);
+    });
+    return info[0];
+  }
+};
+
+// norm1(A[p][:, p] - L L^H) / (n eps norm1(A)), 0/0 counted as 0.
+template <class T>
+double factor_residual(const Matrix<T>& a, const Run<T>& run) {
+  using Wide = std::conditional_t<is_complex_v<T>, std::complex<double>, double>;
+  std::vector<Size> p;
+  const Matrix<T> l = run.lower(&p);
+  const Size n = a.rows;
+  Matrix<Wide> r(n, n);
+  for (Size i = 0; i < n; ++i) {
+    for (Size j = 0; j < n; ++j) {
+      Wide sum(a(p[static_cast<std::size_t>(i)], p[static_cast<std::size_t>(j)]));
+      for (Size k = 0; k <= std::min(i, j); ++k) {
+        sum -= Wide(l(i, k)) * conjugate(Wide(l(j, k)));
+      }
+      r(i, j) = sum;
+    }
+  }
+  const double top = norm1(r);
+  const double eps = std::numeric_limits<Real<T>>::epsilon();
+  return top == 0 ? 0 : top / (static_cast<double>(n) * eps * norm1(a));
+}
+
+}  // namespace jaxmg::test
