@@ -19,6 +19,9 @@ VARIABLE = "JAXMG_GATHER_BELOW"
 # No matrix above this is gathered by itself: memory for copies is not what users expect to need.
 MOST = {"cuda": 8192, "cpu": 1024}
 
+# Factorisations that can be gathered, and what is done with them.
+_SOLVES = {"potrf": "potrs", "getrf": "lu_solve"}
+
 _chosen: int | None = None
 
 
@@ -51,7 +54,7 @@ def setting() -> int | None:
     return int(text)
 
 
-def threshold(dtype: str, ranks: int, platform: str, precision: int) -> int:
+def threshold(dtype: str, ranks: int, platform: str, precision: int, routine: str = "potrs") -> int:
     """The largest n that is gathered when the tile is left to the plan."""
     chosen = setting()
     if chosen is not None:
@@ -62,6 +65,7 @@ def threshold(dtype: str, ranks: int, platform: str, precision: int) -> int:
         _profile.present(platform),
         split=precision == SPLIT,
         most=MOST[platform],
+        routine=routine,
     )
 
 
@@ -70,6 +74,9 @@ def small(r: Resolved, tile: int) -> Resolved:
     layout = r.layout
     if layout.kind != "dist" or tile > 0 or r.n == 0 or jax.process_count() > 1:
         return r
-    if r.n > threshold(r.dtype, layout.ranks, layout.platform, r.precision):
+    if r.backend != "native" or r.routine not in _SOLVES:
+        return r
+    routine = _SOLVES[r.routine]
+    if r.n > threshold(r.dtype, layout.ranks, layout.platform, r.precision, routine):
         return r
     return r.to_gathered()

@@ -106,6 +106,17 @@ def _key(profile: Profile) -> str:
     return key
 
 
+# Time of other factorisations over that of Cholesky for as many rows: operations, but for the last
+# one, whose operations are slower.
+_CHOLESKYS = {
+    "lu_solve": 2.0,
+    "getrf": 2.0,
+    "slogdet": 2.0,
+    "inv": 8.0,
+    "syevd": 11.0,
+}
+
+
 def estimate(
     routine: str,
     n: int,
@@ -122,8 +133,8 @@ def estimate(
     """The time of a call.
 
     Args:
-        routine: "potrs", "potrf", "potri", "logdet", "cholesky", "solve_triangular", "cho_update",
-            "qr", "least_squares" or "cyclic_1d".
+        routine: as of :func:`jaxmg.plan`. Those beside Cholesky's are taken to have its steps, with
+            more operations in each.
         n, dtype, ranks, tile, nrhs, columns: the problem.
         profile: the machine.
         split: whether float32 products run on tensor cores.
@@ -148,9 +159,11 @@ def estimate(
         sweep = _sweep(routine, n, dtype, ranks, tile, profile, nrhs)
         return Estimate(0.0, sweep, 0.0, profile.call_seconds, 0.0)
     factor, waiting = _factor(n, dtype, ranks, tile, _key(profile), split)
+    times = _CHOLESKYS.get(routine, 1.0)
+    factor, waiting = times * factor, times * waiting
     solve = 0.0
     workers = 1 if profile.shared else ranks
-    if routine == "potrs":
+    if routine in ("potrs", "lu_solve"):
         # The factor is read twice for each block of right-hand sides, tile after tile.
         blocks = math.ceil(nrhs / 512)
         steps = 2 * math.ceil(n / tile)
@@ -260,7 +273,7 @@ def best_tile(n: int, dtype: str, ranks: int, profile: Profile, *, split: bool =
 
 
 @functools.lru_cache(maxsize=256)
-def _crossing(dtype: str, ranks: int, key: str, split: bool, most: int) -> int:
+def _crossing(dtype: str, ranks: int, key: str, split: bool, most: int, routine: str) -> int:
     profile = _known[key]
 
     def wins(n: int) -> bool:
@@ -268,7 +281,7 @@ def _crossing(dtype: str, ranks: int, key: str, split: bool, most: int) -> int:
         for gathered in (True, False):
             tile = best_tile(n, dtype, 1 if gathered else ranks, profile, split=split)
             options = {"split": split, "gathered": gathered}
-            times.append(estimate("potrs", n, dtype, ranks, tile, profile, **options).total)
+            times.append(estimate(routine, n, dtype, ranks, tile, profile, **options).total)
         return times[0] <= times[1]
 
     found = 0
@@ -279,6 +292,14 @@ def _crossing(dtype: str, ranks: int, key: str, split: bool, most: int) -> int:
     return found
 
 
-def gather_below(dtype: str, ranks: int, profile: Profile, *, split: bool, most: int) -> int:
+def gather_below(
+    dtype: str,
+    ranks: int,
+    profile: Profile,
+    *,
+    split: bool,
+    most: int,
+    routine: str = "potrs",
+) -> int:
     """The largest n, up to `most`, for which gathering the matrix is predicted to be faster."""
-    return 0 if ranks == 1 else _crossing(dtype, ranks, _key(profile), split, most)
+    return 0 if ranks == 1 else _crossing(dtype, ranks, _key(profile), split, most, routine)

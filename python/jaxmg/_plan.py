@@ -242,10 +242,11 @@ def plan(
 
     free, source = available(platform, ranks)
     split = platform == "cuda" and name == "float32" and arithmetic != NATIVE
-    limit = threshold(name, ranks, platform, SPLIT if split else NATIVE)
+    solve = "lu_solve" if routine == "lu_solve" else "potrs"
+    limit = threshold(name, ranks, platform, SPLIT if split else NATIVE, solve)
     gathered = routine in _GATHERED and tile == 0 and 0 < n <= limit and engine == "native"
     workers = 1 if gathered else ranks
-    if routine in _GATHERED and engine == "native":
+    if STAGES[routine][0] == "potrf" and engine == "native":
         tile = tile or measured_tile(n, name, workers, platform, SPLIT if split else NATIVE)
     stages = stage_plans(
         routine, n, name, workers, platform, nrhs, tile, mirror, columns=wide, backend=engine
@@ -294,7 +295,7 @@ def plan(
 
 
 # Routines that small matrices are gathered for.
-_GATHERED = ("potrs", "potri")
+_GATHERED = ("potrs", "potri", "lu_solve")
 
 
 def _columns(routine: str, n: int, columns: int | None) -> int:

@@ -14,6 +14,7 @@ from click.testing import CliRunner
 
 import jaxmg.bench
 from jaxmg.bench import potrs, report
+from jaxmg.bench.factorisations import ENTRIES
 from jaxmg.bench.harness import Budget, Solver, measure
 from jaxmg.bench.matrices import TestMatrix, make, make_right_hand_sides, row_mesh
 from jaxmg.bench.records import Case, Measurement, Report, Result, Target
@@ -405,6 +406,38 @@ def test_small_run_of_other_routines(routine):
         assert m.best is not None and m.best > 0, m.remark
         assert m.backward_error < 1e-12
     assert (result.expected is not None) == (routine == "potri")
+
+
+@pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.NAME)
+def test_small_run_of_factorisations(entry):
+    for dtype in ("float64", "complex128"):
+        found = jaxmg.bench.run(
+            entry.NAME,
+            n=[32],
+            dtype=[dtype],
+            devices=[min(2, len(jax.devices()))],
+            against=["jax", "scipy"] if dtype == "float64" else [],
+            repeats=1,
+            out=None,
+            limits=False,
+            in_process=True,
+        )
+        (result,) = found.results
+        assert not found.failed, [m.remark for m in result.measurements]
+        assert result.flops > 32**3 / 2
+        for m in result.measurements:
+            assert m.best is not None and m.best > 0, m.remark
+            assert m.backward_error < 1e-12, m.solver
+
+
+def test_errors_of_factorisations_are_seen():
+    mesh = mesh_of(1)
+    for entry in ENTRIES:
+        (solver, *_) = entry.solvers(Case(entry.NAME, 16, "float64", 1), mesh, [], [False])
+        good = solver.call(*solver.prepare())
+        assert solver.check(good).backward_error < 1e-12
+        bad = jax.tree.map(lambda x: x.at[(0,) * x.ndim].add(0.5), good)
+        assert solver.check(bad).backward_error > 1e-5, entry.NAME
 
 
 def test_a_target_with_slack_allows_for_it():

@@ -83,6 +83,30 @@ def test_equal_calls_see_a_changed_setting():
     assert_solved(spd(16), second, np.ones(16))
 
 
+@pytest.mark.parametrize("dtype", ["float32", "complex128"])
+def test_lu(dtype, mesh):
+    need(2)
+    for n in (1, 13, 64):
+        a, b = general(n, n, dtype) + 2 * np.eye(n, dtype=dtype), general(n, 2, dtype)
+        x, status = jaxmg.lu_solve(a, b, mesh=mesh, return_status=True)
+        assert int(status) == 0
+        assert_solved(a, x, b)
+    placed = put(a, mesh, "x", None)
+    assert any("[64,64]" in x for x in gathers(lambda a: jaxmg.lu_solve(a, b), placed))
+    assert not any("[64,64]" in x for x in gathers(lambda a: jaxmg.lu_solve(a, b, 4), placed))
+
+    def slope(tile):
+        return jax.grad(lambda a: jnp.real(jnp.sum(jaxmg.lu_solve(a, b, tile))))(placed)
+
+    got, want = slope(None), slope(4)
+    assert relative(got, want) < 1e-3
+    assert got.sharding.is_equivalent_to(want.sharding, 2)
+    assert jaxmg.plan("lu_solve", 64, dtype, mesh=4).path == "gathered"
+    singular = np.ones((16, 16), dtype)
+    x, status = jaxmg.lu_solve(put(singular, mesh, "x", None), b[:16], return_status=True)
+    assert int(status) > 0 and np.isnan(x).all()
+
+
 def test_two_axes():
     a, b = spd(13), general(13, 1)
     assert_solved(a, jaxmg.potrs(a, b, mesh=grid(2, 3), in_specs=P("x", "y")), b)

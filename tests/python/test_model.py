@@ -8,7 +8,7 @@ import jax
 import pytest
 
 import jaxmg
-from jaxmg import _layout, _model, _plan, _profile
+from jaxmg import _layout, _memory, _model, _plan, _profile
 from jaxmg.bench import tuning
 from meshes import need, need_cpu
 
@@ -23,6 +23,8 @@ MEASURED = [
     ("float32", True, 2, 131072, 1024, 2.54),
     ("float32", True, 1, 65536, 1024, 0.666),
 ]
+# The same of LU, float64 on two of them.
+LU = [(16384, 512, 0.068), (32768, 1024, 0.311), (65536, 1024, 2.08)]
 
 
 @pytest.mark.parametrize(("dtype", "split", "ranks", "n", "tile", "seconds"), MEASURED)
@@ -31,8 +33,14 @@ def test_times_on_h200(dtype, split, ranks, n, tile, seconds):
     assert 0.85 < found.total / seconds < 1.15
 
 
+@pytest.mark.parametrize(("n", "tile", "seconds"), LU)
+def test_times_of_lu_on_h200(n, tile, seconds):
+    found = _model.estimate("lu_solve", n, "float64", 2, tile, _profile.H200)
+    assert 0.8 < found.total / seconds < 1.2
+
+
 @pytest.mark.parametrize("platform", ["cpu", "cuda"])
-@pytest.mark.parametrize("routine", ["potrs", "potri", "potrf", "logdet", "cyclic_1d"])
+@pytest.mark.parametrize("routine", _memory.STAGES)
 def test_times_grow_with_the_problem(platform, routine):
     profile = _profile.default(platform)
 

@@ -66,9 +66,14 @@ class TestMatrix:
         return factor * math.sqrt(self.n) + (1.0 if self.n < _SMALL else 0.0)
 
     @property
+    def m(self) -> int:
+        """Number of rows."""
+        return self.n
+
+    @property
     def nbytes(self) -> int:
         """Bytes of the whole matrix."""
-        return self.n * self.n * np.dtype(self.dtype).itemsize
+        return self.m * self.n * np.dtype(self.dtype).itemsize
 
     def rows(self, first: jax.Array | int, count: int) -> jax.Array:
         """Rows first, ..., first + count - 1, as an array of shape (count, n).
@@ -90,13 +95,38 @@ class TestMatrix:
         return a + diagonal
 
     def right_hand_sides(self, count: int) -> jax.Array:
-        """Vectors that go with this matrix: shape (n, count), entries uniform in +-0.5."""
-        i = jnp.arange(self.n, dtype=jnp.uint32)[:, None]
+        """Vectors that go with this matrix: shape (m, count), entries uniform in +-0.5."""
+        i = jnp.arange(self.m, dtype=jnp.uint32)[:, None]
         j = jnp.arange(count, dtype=jnp.uint32)[None, :]
         b = _uniform(4 * self.seed + 2, i, j, self.dtype)
         if _is_complex(self.dtype):
             b = lax.complex(b, _uniform(4 * self.seed + 3, i, j, self.dtype))
         return b
+
+
+@dataclass(frozen=True)
+class GeneralMatrix(TestMatrix):
+    """A matrix of independent entries, uniform in +-0.5 (both parts if complex).
+
+    Attributes:
+        height: Number of rows over number of columns.
+    """
+
+    height: int = 1
+
+    @property
+    def m(self) -> int:
+        """Number of rows."""
+        return self.n * self.height
+
+    def rows(self, first: jax.Array | int, count: int) -> jax.Array:
+        """As of `TestMatrix`."""
+        i = (jnp.uint32(first) + jnp.arange(count, dtype=jnp.uint32))[:, None]
+        j = jnp.arange(self.n, dtype=jnp.uint32)[None, :]
+        a = _uniform(4 * self.seed, i, j, self.dtype)
+        if _is_complex(self.dtype):
+            a = lax.complex(a, _uniform(4 * self.seed + 1, i, j, self.dtype))
+        return a
 
 
 def row_mesh(devices: Sequence[jax.Device]) -> Mesh:
@@ -112,12 +142,12 @@ def make(matrix: TestMatrix, mesh: Mesh) -> jax.Array:
         mesh: A mesh of one axis, as from `row_mesh`.
 
     Returns:
-        Array of shape (n, n) with spec P("rows", None).
+        Array of shape (m, n) with spec P("rows", None).
 
     Raises:
         ValueError: The number of rows is not a multiple of the number of devices.
     """
-    local_rows(matrix.n, mesh)
+    local_rows(matrix.m, mesh)
     return _maker(matrix, mesh)()
 
 
@@ -168,8 +198,8 @@ def for_row_blocks(rows: int, block: int, body: Callable[[jax.Array, Any], Any],
 
 @functools.cache
 def _maker(matrix: TestMatrix, mesh: Mesh) -> Callable[[], jax.Array]:
-    rows = local_rows(matrix.n, mesh)
-    block = block_rows(rows, matrix.nbytes // max(1, matrix.n))
+    rows = local_rows(matrix.m, mesh)
+    block = block_rows(rows, matrix.nbytes // max(1, matrix.m))
 
     def shard() -> jax.Array:
         first = lax.axis_index(AXIS) * rows

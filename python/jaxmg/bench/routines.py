@@ -1,8 +1,8 @@
 """The benchmarks there are, by name.
 
-Each is a module with NAME, PEERS, TARGETS and the functions defaults(platform, devices),
-flops(case) and solvers(case, mesh, against, donate); a new one needs no more than a place in the
-list below.
+Each is a module, or an object, with NAME, PEERS, TARGETS and the functions defaults(platform,
+devices), flops(case) and solvers(case, mesh, against, donate). A new one needs no more than an
+entry in `jaxmg.bench.factorisations`, or a place in the list below.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any, Protocol
 from jax.sharding import Mesh
 
 from jaxmg.bench import dispatch, mixed, potri, potrs, small
+from jaxmg.bench.factorisations import ENTRIES
 from jaxmg.bench.harness import Solver
 from jaxmg.bench.records import Case, Target
 
@@ -38,6 +39,7 @@ class Routine(Protocol):
         ...
 
 
-ROUTINES: dict[str, Routine] = {
-    module.NAME: module for module in (potrs, potri, mixed, small, dispatch)
-}
+_ALL: tuple[Any, ...] = (potrs, potri, *ENTRIES, mixed, small, dispatch)
+
+ROUTINES: dict[str, Routine] = {routine.NAME: routine for routine in _ALL}
+"""By name, in the order of tables and of help."""
