@@ -30,7 +30,7 @@ struct Factor {
   }
   static PlanRequest request(const RankRun<T>& run, bool natural) {
     PlanRequest q = run.request(Routine::getrf);
-    q.natural = natural;
+    q.order = natural ? Order::natural : Order::relabelled;
     return q;
   }
 
