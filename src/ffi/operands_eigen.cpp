@@ -8,11 +8,6 @@ namespace jaxmg {
 void read_eigen_kind(const jaxmg_call& call, CallKind& kind) {
   const OperandReader reader(call);
   PlanRequest& q = kind.request;
-  if (q.platform == Platform::cuda) {
-    throw UnimplementedError(target_name(call) +
-                             ": there is no eigensolver for GPUs yet. Put the matrix on CPU "
-                             "devices, or use jnp.linalg.eigh if it fits one GPU");
-  }
   if (call.triangle < -1 || call.triangle > 1) {
     reader.fail("attribute triangle = " + std::to_string(call.triangle) +
                 ", expected -1 (whole), 0 (lower) or 1 (upper)");
