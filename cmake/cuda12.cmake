@@ -12,6 +12,10 @@ set(JAXMG_CUDA12_ARCHITECTURES "80;86;89;90" CACHE STRING
 if(NOT JAXMG_CUDA12_ROOT)
   return()
 endif()
+if(TARGET jaxmg_cuda12)
+  message(FATAL_ERROR "the toolkit at hand is of CUDA 12 and builds that engine itself: "
+                      "leave JAXMG_CUDA12_ROOT out")
+endif()
 
 set(JAXMG_CLANG ${JAXMG_CUDA12_ROOT}/bin/clang++)
 execute_process(COMMAND ${JAXMG_CLANG} --version OUTPUT_VARIABLE version RESULT_VARIABLE failed)
@@ -24,7 +28,9 @@ message(STATUS "CUDA 12 engine: on (clang ${version}, for ${JAXMG_CUDA12_ARCHITE
 list(GET JAXMG_CUDA12_ARCHITECTURES -1 newest)
 set(device_flags
   -x cuda --cuda-path=${JAXMG_CUDA12_ROOT} -std=c++20 -O3 -DNDEBUG -fPIC -fvisibility=hidden
-  -I${CMAKE_SOURCE_DIR}/src -Wall -Wextra -Wshadow -Wno-unknown-cuda-version
+  -I${CMAKE_SOURCE_DIR}/src
+  -isystem ${JAXMG_CUDA12_ROOT}/include  # before those of another CUDA in /usr/local/include
+  -Wall -Wextra -Wshadow -Wno-unknown-cuda-version
   --no-cuda-include-ptx=all --cuda-include-ptx=sm_${newest})
 foreach(architecture ${JAXMG_CUDA12_ARCHITECTURES})
   list(APPEND device_flags --cuda-gpu-arch=sm_${architecture})

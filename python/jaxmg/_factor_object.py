@@ -26,10 +26,14 @@ from ._context import on_own_mesh
 from ._layout import NATURAL, Layout, Resolved
 from ._mixed import MixedFactor
 from ._operands import constrain, constrain_rows, gathered, on_mesh, pad_rows
+from ._prepared import Prepared, signature
 from ._resolve import rhs_spec, splits_rows
 from ._rows import keep_rows
 from ._triangular_primitives import half_p, triangle_p
 from ._vma import varying
+
+# How right-hand sides of a signature lie: split by rows or else their spec.
+_prepared: Prepared[tuple[bool, Any]] = Prepared()
 
 
 def elimination_order(r: Resolved) -> np.ndarray:
@@ -240,8 +244,12 @@ class CholeskyFactor:
         Returns:
             x with the shape of `b` (batch axes broadcast).
         """
-        b = host_or_device(b, "b")
         axes = self._batch_axes
+        key = None if axes else signature(b, None, (self.r,))
+        known = _prepared.get(key)
+        if known is not None:
+            return _solve(self.r, *known, self.a, self.parts, b)
+        given, b = b, host_or_device(b, "b")
         if b.ndim > 2 or axes:
             return self._solve_batch(b)
         dtype = common_dtype("cho_solve", factor=self, b=b)
@@ -257,7 +265,10 @@ class CholeskyFactor:
         even = self.r.n % layout.ranks == 0
         split = splits_rows(spec, layout) and (even or not layout.explicit)
         b = place_rhs(b, layout)
-        return _solve(self.r, split, None if split else spec, self.a, self.parts, b)
+        how = split, None if split else spec
+        if b is given:
+            _prepared.put(key, how)
+        return _solve(self.r, *how, self.a, self.parts, b)
 
     def _solve_batch(self, b: Any) -> Array:
         tail = b.shape if b.ndim == 1 else b.shape[-2:]

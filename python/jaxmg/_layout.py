@@ -229,7 +229,11 @@ class Resolved:
     def to_gathered(self) -> Resolved:
         """The same with all of the matrix on every device: the tile is that of one rank."""
         one = resolve_plan(
-            Layout(platform=self.layout.platform), self.n, self.dtype, triangle=self.triangle
+            Layout(platform=self.layout.platform),
+            self.n,
+            self.dtype,
+            triangle=self.triangle,
+            routine=self.routine,
         )
         return dataclasses.replace(
             self,

@@ -16,8 +16,9 @@ import jax.numpy as jnp
 from jax import Array, lax
 from jax.sharding import PartitionSpec
 
-from . import _lu_manual, _manual
+from . import _lu_manual, _manual, _matmul
 from ._cholesky import rows_over_devices
+from ._hermitian import places
 from ._layout import Resolved
 from ._lu_primitives import getdet_p, getrf_p, getrs_p
 from ._operands import (
@@ -172,13 +173,26 @@ def _inverse(
 def _inverse_jvp(
     r: Resolved, transpose: bool, primals: Sequence[Any], tangents: Sequence[Any]
 ) -> tuple[Array, Array]:
-    # d(A^-1) = -A^-1 dA A^-1,  d(A^-T) = -A^-T dA^T A^-T
+    # d(A^-1) = -A^-1 dA A^-1,  d(A^-T) = -A^-T dA^T A^-T, as products around a ring of devices.
     x = _inverse(r, transpose, *primals)
-    layout = r.layout
-    change = gathered(layout, rows_over_devices(r, tangents[0])[: r.n])
-    whole = gathered(layout, x)[: r.n]
-    dx = -(whole @ ((change.T if transpose else change) @ whole))
-    return x, like(layout, pad_rows(dx, x.shape[0]), x)
+    ring = _matmul.Ring(r.layout)
+    change, factor = _split(r, tangents[0]), _split(r, x)
+    if transpose:
+        first = _matmul.times_adjoint(ring, factor, _matmul.conj(change), r.n)
+        dx = _matmul.times(ring, first, factor)
+    else:
+        dx = _matmul.times(ring, factor, _matmul.times(ring, change, factor))
+    if x.shape[0] != dx.shape[0]:
+        dx = gathered(r.layout, dx)[: x.shape[0]]
+    return x, like(r.layout, -dx, x)
+
+
+def _split(r: Resolved, x: Array) -> Array:
+    """An n x n matrix with its rows split over the ranks, zeros where it has more than n."""
+    if x.shape[0] != r.n:
+        row, _ = places(x, 0)
+        x = jnp.where(row < r.n, x, jnp.zeros_like(x))
+    return _matmul.rows(_matmul.Ring(r.layout), pad_rows(x, r.padded_rows))
 
 
 def inverse(r: Resolved, a: Array, f: Factor, *, transpose: bool = False) -> Array:

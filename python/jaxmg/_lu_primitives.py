@@ -52,6 +52,7 @@ getrf_p = define(
             (rows_spec(layout),),
             (rows_spec(layout), vector_spec(layout), REPLICATED, REPLICATED),
         ),
+        makes_factor=True,
     ),
     _factor_types,
     batch_factor_operation,

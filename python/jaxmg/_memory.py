@@ -9,7 +9,7 @@ from typing import Any
 
 import jax
 
-from ._layout import LOWER, MIXED, SPLIT, Resolved, entries
+from ._layout import LOWER, MIXED, NATURAL, SPLIT, Resolved, entries
 from ._qr_layout import QrLayout
 from .errors import InsufficientMemoryError, JaxMgWarning
 
@@ -27,7 +27,12 @@ STAGES = {
     "qr": ("geqrf", "orgqr"),
     "least_squares": ("geqrf", "geqrs"),
     "syevd": ("syevd",),
+    "cholesky": ("potrf", "mirror"),
+    "solve_triangular": ("trsm",),
+    "cho_update": ("cholupdate",),
 }
+# Routines that take rows in their own order.
+_NATURAL = ("cholesky", "solve_triangular")
 # Calls on matrices of n rows and another number of columns.
 _RECTANGULAR = ("geqrf", "orgqr", "geqrs")
 WARN_ABOVE = 0.95
@@ -63,6 +68,8 @@ def stage_plans(
             options["columns"] = columns or n
         if stage == "orgqr":
             options["nrhs"] = min(n, columns or n)
+        if routine in _NATURAL:
+            options["order"] = NATURAL
         plans.append(entries(stage, n, dtype, ranks, platform, **options))
     return plans
 
@@ -186,6 +193,8 @@ def human(size: float) -> str:
 
 def _stages_of(routine: str, r: Resolved) -> str:
     """Whose calls a routine makes, as a key of STAGES."""
+    if routine in _NATURAL or routine == "cho_update":
+        return routine
     if r.routine != "getrf":
         return "potrs"
     return routine if routine in STAGES else "lu_solve"

@@ -12,6 +12,7 @@ with its own rows; only thin arrays travel.
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
@@ -105,7 +106,8 @@ def _factor_types(a: Any, *, r: Resolved) -> list[Any]:
 
 def _factor_one_device(r: Resolved, a: Array) -> list[Array]:
     a = gathered(r.layout, a)[: r.n]
-    f = MixedFactor(*mixed_factor_p.bind(a, r=r.on_one_rank))
+    one = dataclasses.replace(r.on_one_rank, exposed=r.exposed)
+    f = MixedFactor(*mixed_factor_p.bind(a, r=one))
     work, aux = pad_rows(f.work, r.padded_rows), pad_rows(f.aux, r.low.aux_count * r.layout.ranks)
     return [*f._replace(work=work, aux=aux, info=f.info.at[_calls.MADE_ON].set(1))]
 

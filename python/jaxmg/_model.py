@@ -115,14 +115,16 @@ def estimate(
     profile: Profile,
     *,
     nrhs: int = 1,
+    columns: int = 0,
     split: bool = False,
     gathered: bool = False,
 ) -> Estimate:
     """The time of a call.
 
     Args:
-        routine: "potrs", "potrf", "potri", "logdet" or "cyclic_1d".
-        n, dtype, ranks, tile, nrhs: the problem.
+        routine: "potrs", "potrf", "potri", "logdet", "cholesky", "solve_triangular", "cho_update",
+            "qr", "least_squares" or "cyclic_1d".
+        n, dtype, ranks, tile, nrhs, columns: the problem.
         profile: the machine.
         split: whether float32 products run on tensor cores.
         gathered: whether every device works on all of the matrix.
@@ -140,6 +142,11 @@ def estimate(
             return Estimate(one.factor * workers, one.solve * workers, gather, one.overhead, 0.0)
     if n == 0:
         return Estimate(0.0, 0.0, 0.0, profile.call_seconds, 0.0)
+    if routine in ("qr", "least_squares"):
+        return _qr_estimate(routine, n, columns or n, dtype, ranks, tile, profile)
+    if routine in ("solve_triangular", "cho_update"):
+        sweep = _sweep(routine, n, dtype, ranks, tile, profile, nrhs)
+        return Estimate(0.0, sweep, 0.0, profile.call_seconds, 0.0)
     factor, waiting = _factor(n, dtype, ranks, tile, _key(profile), split)
     solve = 0.0
     workers = 1 if profile.shared else ranks
@@ -156,6 +163,52 @@ def estimate(
     return Estimate(factor, solve, gather, profile.call_seconds, waiting)
 
 
+def _qr_estimate(
+    routine: str, m: int, n: int, dtype: str, ranks: int, tile: int, profile: Profile
+) -> Estimate:
+    """The time of a QR factorisation of m x n, m >= n, and of Q in full if that is asked for.
+
+    A panel of width w takes some 8 m w^2 operations on its ranks, three messages and a small factor
+    of its own; the update one sum over the ranks.
+    """
+    arithmetic = profile.of(dtype)
+    workers = 1 if profile.shared else ranks
+    unit = (4.0 if dtype.startswith("complex") else 1.0) * (1 + arithmetic.half_inner / tile)
+    steps = math.ceil(n / tile)
+    flops = 2.0 * m * n * n - 2.0 / 3.0 * n**3
+    update = unit * flops / workers / arithmetic.rate
+    chain = unit * 8.0 * m * tile * tile / workers / arithmetic.rate
+    chain += 2 * arithmetic.tile_seconds * (tile / 512) ** 2 + profile.step_seconds
+    sent = 0.0
+    if ranks > 1:
+        sent = (
+            4 * profile.exchange_seconds + (n / 2 + 3 * tile) * tile * _SIZES[dtype] / profile.link
+        )
+    factor = update + steps * (chain + sent)
+    solve = update if routine == "qr" else 0.1 * update + steps * profile.step_seconds
+    return Estimate(factor, solve, 0.0, profile.call_seconds, steps * sent)
+
+
+def _sweep(
+    routine: str, n: int, dtype: str, ranks: int, tile: int, profile: Profile, nrhs: int
+) -> float:
+    """Seconds of one pass over the tiles of a triangle."""
+    triangle = n * n * float(_SIZES[dtype]) / 2
+    unit = 4.0 if dtype.startswith("complex") else 1.0
+    meetings = math.ceil(n / tile) * (profile.exchange_seconds if ranks > 1 else 0.0)
+    if routine == "cho_update":
+        # Rank after rank: each block of 64 columns is read, copied and written for 32 vectors.
+        passes = math.ceil(nrhs / 32)
+        blocks = math.ceil(n / 64) * profile.step_seconds
+        width = 64 + min(nrhs, 32)
+        flops = unit * n * n * width * width / 64 / profile.of(dtype).rate
+        return passes * (4 * triangle / profile.memory + blocks + meetings + flops)
+    workers = 1 if profile.shared else ranks
+    flops = unit * n * n * nrhs / workers / profile.of(dtype).rate
+    steps = math.ceil(n / tile) * profile.step_seconds / 2
+    return math.ceil(nrhs / 512) * (triangle / workers / profile.memory + steps + meetings) + flops
+
+
 # Refinement steps that a mixed-precision solve is taken to need.
 _REFINEMENTS = 3
 
@@ -169,6 +222,7 @@ def expected(
     profile: Profile,
     *,
     nrhs: int = 1,
+    columns: int = 0,
     split: bool = False,
     gathered: bool = False,
     mixed: bool = False,
@@ -176,7 +230,16 @@ def expected(
     """As :func:`estimate`; `mixed`: with a factor of lower precision and refinement."""
     if not mixed:
         return estimate(
-            routine, n, dtype, ranks, tile, profile, nrhs=nrhs, split=split, gathered=gathered
+            routine,
+            n,
+            dtype,
+            ranks,
+            tile,
+            profile,
+            nrhs=nrhs,
+            columns=columns,
+            split=split,
+            gathered=gathered,
         )
     low = "float32" if dtype == "float64" else "complex64"
     cheap = estimate(

@@ -159,6 +159,10 @@ def _eager(primitive: Primitive, params: tuple[tuple[str, Any], ...]) -> Callabl
     return jax.jit(lambda *arrays: primitive.bind(*arrays, **dict(params)))
 
 
+def _has_nan(x: Array) -> bool:
+    return bool(jnp.issubdtype(x.dtype, jnp.inexact) and jnp.isnan(x).any())
+
+
 def define(name: str, op: Operation, abstract: Callable[..., Any], batch: Any) -> Primitive:
     primitive = Primitive(name)
     primitive.multiple_results = True
@@ -175,9 +179,13 @@ def define(name: str, op: Operation, abstract: Callable[..., Any], batch: Any) -
         return mlir.lower_fun(program, multiple_results=True)(ctx, *operands)
 
     def impl(*arrays: Any, **params: Any) -> Any:
-        # Under jax.disable_jit() too: it would come back here.
-        with jax.disable_jit(False):
-            return _eager(primitive, tuple(sorted(params.items())))(*arrays)
+        # Under jax.disable_jit() too: it would come back here, and so would the search for NaN.
+        searching = jax.config.jax_debug_nans
+        with jax.disable_jit(False), jax.debug_nans(False):
+            results = _eager(primitive, tuple(sorted(params.items())))(*arrays)
+        if searching and any(_has_nan(x) for x in results):
+            raise FloatingPointError(f"invalid value (nan) encountered in {primitive.name}")
+        return results
 
     primitive.def_impl(impl)
     primitive.def_abstract_eval(abstract)

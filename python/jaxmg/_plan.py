@@ -65,6 +65,10 @@ _PURPOSE = {
     "triangular": "R",
     "gathered_rhs": "gathered right-hand sides",
     "rhs_columns": "the same, for the library",
+    "update_columns": "columns before their rotation",
+    "rotation": "rotation of one block",
+    "update_even": "vectors that are added",
+    "update_odd": "the same, second buffer",
     "library": "vendor library",
 }
 
@@ -168,13 +172,14 @@ def plan(
     backend: str | None = None,
     precision: Any = None,
     platform: str | None = None,
+    columns: int | None = None,
 ) -> Plan:
     """Works out how a routine would run and what it would take. Allocates nothing.
 
     Args:
-        routine: "potrs", "potrf", "potri", "logdet", "lu_solve", "getrf", "slogdet", "inv" or
-            "cyclic_1d".
-        n: size of the matrix.
+        routine: "potrs", "potrf", "potri", "logdet", "cholesky", "solve_triangular", "cho_update",
+            "lu_solve", "getrf", "slogdet", "inv", "qr", "least_squares" or "cyclic_1d".
+        n: size of the matrix; number of rows, if it has another number of columns.
         dtype: element type.
         nrhs: number of right-hand sides.
         mesh: the mesh, or a number of devices; None means the context mesh, else all devices.
@@ -184,6 +189,7 @@ def plan(
             beside a factor of half its size; a fall-back needs a copy if the matrix is kept.
         backend: as in :func:`jaxmg.potrs`. The scratch that cuSOLVERMg asks for when it runs is
             not counted.
+        columns: for "qr" and "least_squares" of a matrix that is not square (up to n).
         platform: "cpu" or "gpu", if `mesh` is a number: devices that need not be here. None: those
             that are.
 
@@ -207,6 +213,7 @@ def plan(
     if name not in SUPPORTED:
         raise TypeError(f"dtype: got {name}; supported are {', '.join(SUPPORTED)}.")
     n, nrhs = _size("n", n), _size("nrhs", nrhs)
+    wide = _columns(routine, n, columns)
     ranks, platform = _devices(mesh, platform)
     tile, mirror, engine = check_tile(T_A), triangle_of(lower) >= 0, check_backend(routine, backend)
     if engine != "native":
@@ -227,6 +234,7 @@ def plan(
             nrhs=nrhs,
             tile=tile,
             mirror=mirror,
+            columns=min(wide, size),
             in_place=in_place,
             backend=engine,
             precision=arithmetic if mixed else min(arithmetic, SPLIT),
@@ -239,7 +247,9 @@ def plan(
     workers = 1 if gathered else ranks
     if routine in _GATHERED and engine == "native":
         tile = tile or measured_tile(n, name, workers, platform, SPLIT if split else NATIVE)
-    stages = stage_plans(routine, n, name, workers, platform, nrhs, tile, mirror, backend=engine)
+    stages = stage_plans(
+        routine, n, name, workers, platform, nrhs, tile, mirror, columns=wide, backend=engine
+    )
     lasting, scratch = needed(n)
     kept = needed(n, in_place=False)
     if gathered:
@@ -274,6 +284,7 @@ def plan(
             chosen,
             profile,
             nrhs=nrhs,
+            columns=wide,
             split=split,
             gathered=gathered,
             mixed=mixed,
@@ -284,6 +295,19 @@ def plan(
 
 # Routines that small matrices are gathered for.
 _GATHERED = ("potrs", "potri")
+
+
+def _columns(routine: str, n: int, columns: int | None) -> int:
+    """Number of columns; 0 where it is that of the rows."""
+    if columns is None:
+        return 0
+    wide = _size("columns", columns)
+    if routine not in ("qr", "least_squares") or wide > n:
+        raise ValueError(
+            f"columns: got {columns} for {routine} with n={n}; accepted are numbers up to n, for "
+            "'qr' and 'least_squares'."
+        )
+    return 0 if wide == n else max(1, wide)
 
 
 def _arithmetic(dtype: str, split: bool, mixed: bool) -> str:

@@ -14,6 +14,7 @@ from jax.experimental import checkify
 from . import _cholesky, _matmul, _polar_rules, errors
 from ._arguments import check_backend, check_tile, giving_away
 from ._context import calling_on
+from ._gather import threshold
 from ._layout import AnyMesh
 from ._matmul import Ring
 from ._matrix_operand import Operand, prepare_matrix
@@ -202,5 +203,8 @@ def resolve_polar(operand: Operand, tile: int = 0) -> ResolvedPolar:
     """The decomposition of a matrix, or of its adjoint if that has more rows."""
     if operand.layout.kind == "manual":
         raise ValueError("the polar and singular value decompositions do not run in shard_map.")
+    layout, dtype = operand.layout, operand.dtype
     small, large = sorted((operand.rows, operand.columns))
-    return ResolvedPolar(operand.layout, large, small, operand.dtype, tile)
+    gathered = layout.kind == "dist" and tile == 0 and jax.process_count() == 1
+    gathered = gathered and large <= threshold(dtype, layout.ranks, layout.platform, 0)
+    return ResolvedPolar(layout, large, small, dtype, tile, gathered)

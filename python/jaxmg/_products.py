@@ -6,19 +6,35 @@ import jax.numpy as jnp
 from jax import Array, lax
 from jax.sharding import PartitionSpec
 
+from . import _matmul
 from ._layout import Layout, Resolved
+from ._matmul import Ring
 from ._operands import gathered, is_split, like, pad_rows, reshard, type_spec
 from ._rows import keep_rows
 
 
+def _cut(r: Resolved, x: Array, other: Array) -> Array:
+    """`x`, which may be padded, with as many rows and the sharding of `other`."""
+    if x.shape[0] != other.shape[0]:
+        x = gathered(r.layout, x)[: other.shape[0]]
+    return like(r.layout, keep_rows(r, x), other)
+
+
+def _padded(r: Resolved, x: Array) -> Array:
+    """`x` with as many rows on each rank."""
+    return _matmul.rows(Ring(r.layout), pad_rows(x, r.padded_rows))
+
+
 def rows_transpose(r: Resolved, x: Array) -> Array:
     """x^H for x of shape (n, n), split by rows as x is."""
-    return like(r.layout, keep_rows(r, jnp.conj(x.T)), x)
+    ring = Ring(r.layout)
+    return _cut(r, _matmul.adjoint(ring, _padded(r, x), r.n), x)
 
 
 def rows_product(r: Resolved, a: Array, b: Array) -> Array:
-    """a b with the rows of `a`."""
-    return keep_rows(r, a @ gathered(r.layout, b))
+    """a b for matrices of shape (n, n), split by rows as `a` is."""
+    ring = Ring(r.layout)
+    return _cut(r, _matmul.times(ring, _padded(r, a), _padded(r, b)), a)
 
 
 def applied(layout: Layout, a: Array, x: Array) -> Array:

@@ -51,6 +51,9 @@ _NAMES = {
     "orgqr": "Q and R",
     "qr_r": "R",
     "geqrs": "least squares",
+    "syevd": "eigenvalues",
+    "trsm": "triangular solution",
+    "cholupdate": "update of a factor",
 }
 _ROUTINE = {number: name for name, number in ROUTINES.items()}
 _DTYPE = {number: name for name, number in DTYPES.items()}

@@ -47,13 +47,23 @@ DEFICIENT = 1e-2  # norm of I - X^H X that tells of singular values which are no
 
 @dataclasses.dataclass(frozen=True)
 class ResolvedPolar:
-    """One polar decomposition of an m x n matrix, m >= n, as far as it is known without data."""
+    """One polar decomposition of an m x n matrix, m >= n, as far as it is known without data.
+
+    Attributes:
+        layout: where the rows lie.
+        m, n: true size of the matrix.
+        dtype: name of the element type.
+        tile: rows that Cholesky factorisations eliminate together (0: chosen by the plan).
+        gathered: whether every device works on all of the matrix by itself; see _gather.
+        exposed: as in Resolved.
+    """
 
     layout: Layout
     m: int
     n: int
     dtype: str
     tile: int = 0
+    gathered: bool = False
     exposed: bool = False
 
     @functools.cached_property
@@ -67,7 +77,8 @@ class ResolvedPolar:
 
     @functools.cached_property
     def on_one_rank(self) -> ResolvedPolar:
-        return dataclasses.replace(self, layout=Layout(platform=self.layout.platform))
+        single = Layout(platform=self.layout.platform)
+        return dataclasses.replace(self, layout=single, gathered=False)
 
     def padded(self, size: int) -> int:
         return self.layout.ranks * _ring.block_rows(self.layout, size)

@@ -12,7 +12,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+from ._gesvd import gesvd
 from ._potrs import potrs
+from ._qr_api import qr
+from ._syevd import syevd
 from .cyclic import cyclic_1d, uncyclic_1d
 from .linalg import cho_factor, lu_factor
 
@@ -111,6 +114,31 @@ def _general_check(mesh: Mesh, dtype: str) -> str:
     return f"residual {worst:.2g} of {LIMIT:g}"
 
 
+def _qr_check(mesh: Mesh, dtype: str) -> str:
+    a = _matrix(dtype)[0][:, : N // 2]
+    q, r, status = qr(a, mesh=mesh, return_status=True)
+    q, r = np.asarray(q), np.asarray(r)
+    norm, unit = np.linalg.norm, N * float(np.finfo(dtype).eps)
+    product = norm(a - q @ r, 1) / (unit * norm(a, 1))
+    unitary = norm(np.eye(N // 2) - q.conj().T @ q, 1) / unit
+    if int(status) != 0 or not max(product, unitary) <= LIMIT:
+        raise ValueError(f"status {int(status)}, residuals {product:.2g} and {unitary:.2g}")
+    return f"residuals {product:.2g} and {unitary:.2g} of {LIMIT:g}"
+
+
+def _spectral_check(mesh: Mesh, dtype: str) -> str:
+    a, _ = _matrix(dtype)
+    eps, norm = float(np.finfo(dtype).eps), np.linalg.norm
+    w, v = (np.asarray(x) for x in syevd(a, mesh=mesh))
+    eigen = float(norm(a @ v - v * w, 1) / (N * eps * norm(a, 1)))
+    tall = a[:, : N // 2]
+    u, s, vh = (np.asarray(x) for x in gesvd(tall, mesh=mesh))
+    singular = float(norm(tall - (u * s) @ vh, 1) / (N * eps * norm(tall, 1)))
+    if not max(eigen, singular) <= LIMIT:
+        raise ValueError(f"residuals {eigen:.2g} of syevd, {singular:.2g} of gesvd")
+    return f"residuals {eigen:.2g}, {singular:.2g} of {LIMIT:g}"
+
+
 def _status_check(mesh: Mesh, dtype: str) -> str:
     a = np.eye(N, dtype=dtype)
     a[41, 41] = -1
@@ -194,6 +222,8 @@ def selftest(mesh: Mesh | None = None) -> SelfTest:
         checks.append(_run(f"potrs {dtype}", _solve_check, line, dtype))
         checks.append(_run(f"cho_factor {dtype}", _factor_check, line, dtype))
         checks.append(_run(f"lu_factor {dtype}", _general_check, line, dtype))
+        checks.append(_run(f"qr {dtype}", _qr_check, line, dtype))
+        checks.append(_run(f"syevd, gesvd {dtype}", _spectral_check, line, dtype))
         checks.append(_run(f"status {dtype}", _status_check, line, dtype))
         checks.append(_run(f"cyclic_1d {dtype}", _cyclic_check, line, dtype))
     return SelfTest(checks)

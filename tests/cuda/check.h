@@ -111,6 +111,7 @@ void check_tiles();
 void check_panel_operations();
 void check_communicator(int devices);
 void check_cholesky(int devices);
+void check_factors(int devices);
 void check_qr(int devices);
 void check_lu_tiles();
 void check_lu(int devices);

@@ -74,6 +74,7 @@ int main(int argc, char** argv) {
     test::check_communicator(devices);
     test::check_lu_tiles();
     test::check_cholesky(devices);
+    test::check_factors(devices);
     test::check_qr(devices);
     test::check_lu(devices);
     test::check_eigen(devices);

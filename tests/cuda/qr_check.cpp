@@ -103,8 +103,10 @@ void check_small_operations(CudaLane& lane) {
   for (const Size n : {Size{1}, Size{2}, Size{31}, Size{32}}) {
     // The top of an orthonormal block.
     auto a = HostMatrix<T>::random(n, n, 8);
-    for (T& x : a.data) {
-      x = x / T(Real<T>(n));
+    for (Size j = 0; j < n; ++j) {
+      for (Size i = 0; i < n; ++i) {
+        a(i, j) = a(i, j) / T(Real<T>(n));
+      }
     }
     OnDevice<T> lu(a);
     DeviceArray<Real<T>> signs(n);

@@ -15,6 +15,12 @@ def need(count):
         pytest.skip(f"needs {count} devices, there are {len(jax.devices())}")
 
 
+def need_cpu(why):
+    """Skips the test where it runs on GPUs."""
+    if jax.default_backend() != "cpu":
+        pytest.skip(f"on CPUs alone: {why}")
+
+
 def line(count, name="x", order=None, kind=AUTO):
     """`count` devices in one axis; `order`: which ones."""
     need(count if order is None else max(order) + 1)

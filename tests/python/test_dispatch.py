@@ -1,5 +1,6 @@
 """Equal calls are prepared, traced and compiled once; anything that matters makes another call."""
 
+import sys
 import threading
 import time
 
@@ -11,11 +12,11 @@ from jax.scipy.linalg import cho_factor, cho_solve
 from jax.sharding import PartitionSpec as P
 
 import jaxmg
-from jaxmg import _potrs
+from jaxmg import _factor_object, _potri, _potrs, linalg
 from jaxmg._prepared import Prepared, signature
 from matrices import general, spd
-from meshes import line, put
-from residuals import assert_solved
+from meshes import line, need_cpu, put
+from residuals import LIMIT, assert_solved, inverse_residual
 
 
 @pytest.fixture
@@ -120,6 +121,34 @@ def test_donated_arguments_are_prepared_once(preparations, mesh):
     assert len(preparations) == 1
 
 
+def test_inverses_and_factors_are_prepared_once(monkeypatch, mesh):
+    cholesky = sys.modules["jaxmg.linalg.cholesky"]
+    work = []
+    for module, name in (
+        (_potri, "prepare_inverse"),
+        (cholesky, "resolve"),
+        (_factor_object, "place_rhs"),
+    ):
+        original = getattr(module, name)
+        monkeypatch.setattr(module, "_prepared", Prepared())
+        monkeypatch.setattr(
+            module,
+            name,
+            lambda *a, name=name, original=original, **o: work.append(name) or original(*a, **o),
+        )
+    b = general(24, 2)
+    for seed in range(3):
+        a = put(spd(24, seed=seed), mesh, "x", None)
+        assert inverse_residual(np.asarray(a), jaxmg.potri(a)) <= LIMIT
+        for order in ("relabelled", "natural"):
+            factor = linalg.cho_factor(a, order=order)
+            assert_solved(np.asarray(a), factor.solve(put(b, mesh)), b)
+    assert sorted(work) == ["place_rhs"] * 2 + ["prepare_inverse"] + ["resolve"] * 2
+    assert int(jaxmg.potri(a, return_status=True)[1]) == 0
+    with pytest.raises(ValueError, match="order"):
+        linalg.cho_factor(a, order="mystery")
+
+
 def test_memory_of_calls_is_bounded():
     known = Prepared(capacity=3)
     threads = [
@@ -151,6 +180,7 @@ def best_time(call, rounds=200, calls=10):
 
 
 def test_small_solve_costs_at_most_twice_that_of_jax():
+    need_cpu("on GPUs the benchmark of small systems says what a call takes")
     mesh = line(1)
     a, b = put(spd(64), mesh, "x", None), put(general(64, 1), mesh)
     theirs = jax.jit(lambda a, b: cho_solve(cho_factor(a, lower=True), b))

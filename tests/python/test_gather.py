@@ -183,3 +183,21 @@ def test_sizes_that_the_model_gathers():
         assert found == 8192
     assert _model.gather_below("float64", 1, _profile.H200, split=False, most=8192) == 0
     assert _model.gather_below("float64", 8, _profile.CPU, split=False, most=1024) <= 512
+
+
+@pytest.mark.parametrize("kind", [AUTO, EXPLICIT])
+@pytest.mark.parametrize("dtype", ["float32", "complex128"])
+def test_general_matrices(dtype, kind):
+    mesh = line(4, kind=kind)
+    a, b = general(16, 16, dtype), general(16, 2, dtype)
+    for right in (put(b, mesh, "x", None), put(b, mesh)):
+        placed = put(a, mesh, "x", None)
+        x, status = jaxmg.lu_solve(placed, right, return_status=True)
+        assert int(status) == 0
+        assert_solved(a, x, b)
+        assert x.sharding.is_equivalent_to(right.sharding, x.ndim)
+    assert len(gathers(jaxmg.lu_solve, placed, right)) == 1
+    a[3] = 0
+    x, status = jaxmg.lu_solve(put(a, mesh, "x", None), b, return_status=True)
+    assert int(status) == 4
+    assert np.isnan(x).all()

@@ -260,7 +260,9 @@ def test_donated(mesh):
     assert np.array_equal(kept, spd(16))
 
 
-def test_factor_object(mesh):
+@pytest.mark.parametrize("devices", [1, 8])
+def test_factor_object(devices):
+    mesh = line(devices)
     a, b = spd(24), general(24, 2)
     factor = linalg.cho_factor(put(a, mesh, "x", None), precision="mixed")
     assert factor.parts.work.dtype == jnp.float32

@@ -10,7 +10,7 @@ import pytest
 import jaxmg
 from jaxmg import _layout, _model, _plan, _profile
 from jaxmg.bench import tuning
-from meshes import need
+from meshes import need, need_cpu
 
 # Seconds on H200, as in bench/results.
 MEASURED = [
@@ -73,6 +73,7 @@ def stored(tmp_path, monkeypatch):
 
 
 def test_a_measured_profile_chooses_tiles(stored):
+    need_cpu("the profile is one of a CPU")
     before = jaxmg.plan("potrs", 2048, "float64", mesh=2)
     assert "assumed" in before.seconds_source
     # A machine on which a step costs as good as nothing, and wide tiles all the more.

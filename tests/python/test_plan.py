@@ -166,3 +166,18 @@ def test_exceptions_of_every_kind():
         assert "potrs" in str(error)
     assert errors.from_info([0] * 8, "potrs") is None
     assert issubclass(jaxmg.JaxMgError, RuntimeError)
+
+
+def test_triangular_routines():
+    factor = jaxmg.plan("cholesky", 4096, "float64", mesh=4)
+    assert factor.flops == pytest.approx(4096**3 / 3, rel=1e-5)
+    assert factor.bytes_by_purpose["send_staging"] > 0  # tiles are dealt out
+    even, uneven = (jaxmg.plan("cholesky", n, "float64", mesh=8) for n in (8192, 8 * 1031))
+    assert even.bytes_by_purpose["matrix"] == 8192 * 8192 * 8 // 8
+    assert uneven.bytes_by_purpose["matrix"] > 8248 * 8248 * 8 // 8  # 1031 is prime
+    solve = jaxmg.plan("solve_triangular", 4096, "float64", nrhs=3, mesh=4)
+    assert solve.flops == pytest.approx(4096**2 * 3, rel=1e-5)
+    update = jaxmg.plan("cho_update", 4096, "float64", nrhs=3, mesh=4)
+    assert update.bytes_by_purpose["update_even"] == 4096 * 3 * 8
+    for plan in (factor, solve, update):
+        assert 0 < plan.bytes_needed < plan.bytes_needed_with_copy

@@ -7,6 +7,7 @@ import pytest
 from jax.test_util import check_grads
 
 import jaxmg
+from jaxmg import _native
 from matrices import DTYPES, eps, from_spectrum, general, orthonormal, wide
 from meshes import AUTO, EXPLICIT, grid, line, need, put
 from residuals import LIMIT, norm1, orthogonality, product_residual, ratio, relative
@@ -113,6 +114,19 @@ def test_padded_rows():
     u, h = jaxmg.polar(padded, m=13)
     assert u.shape == (16, 6) and h.shape == (8, 6)
     assert_polar(a, u[:13], h[:6])
+
+
+def test_small_matrices_are_worked_on_by_every_device(mesh):
+    jaxmg.set_gather_below(16)
+    try:
+        a = general(16, 12, "complex128")
+        before = _native.counter("potri")
+        u, h = jaxmg.polar(put(a, mesh, "x", None))
+        assert_polar(a, u, h)
+        assert _native.counter("potri") - before >= mesh.size
+        assert u.addressable_shards[0].data.shape == (16 // mesh.size, 12)
+    finally:
+        jaxmg.set_gather_below(None)
 
 
 def test_failure(mesh):

@@ -268,3 +268,14 @@ def test_one_factorisation_for_value_and_gradient(mesh):
     before = _native.counter("geqrf")
     jax.block_until_ready(f(a))
     assert _native.counter("geqrf") == before + 1
+
+
+def test_plan():
+    tall = jaxmg.plan("qr", 100_000, "float64", columns=64, mesh=4)
+    assert tall.tile <= 64 and tall.flops > 2 * 100_000 * 64**2
+    assert tall.bytes_needed < 8 * 100_000 * 64 * 2  # A in place and panels, for one device
+    assert tall.bytes_needed_with_copy > tall.bytes_needed
+    assert 0 < tall.seconds.total < jaxmg.plan("qr", 100_000, "float64", mesh=4).seconds.total
+    assert jaxmg.plan("least_squares", 1000, "complex64", nrhs=3, mesh=2).fits
+    with pytest.raises(ValueError, match="columns"):
+        jaxmg.plan("potrs", 100, "float64", columns=10, mesh=1)

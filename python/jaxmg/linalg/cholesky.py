@@ -27,13 +27,15 @@ from .._cho_append import BorderedFactor
 from .._cholesky import Factor
 from .._factor_object import CholeskyFactor, factorise, factorise_in_place
 from .._gather import small
-from .._layout import NATURAL, RELABELLED, AnyMesh, resolve_plan
+from .._layout import NATURAL, RELABELLED, AnyMesh, Resolved, resolve_plan
 from .._memory import check_memory
 from .._potrs import Specs, potrs
+from .._prepared import Prepared, signature
 from .._resolve import check_mesh, check_specs, is_concrete, resolve
 from .triangular import solve_triangular
 
 ORDERS = {"relabelled": RELABELLED, "natural": NATURAL}
+_prepared: Prepared[Resolved] = Prepared()
 
 
 def cho_factor(
@@ -82,15 +84,20 @@ def cho_factor(
         [-0.5, 2.0]
     """
     del check_finite
+    options = (lower, overwrite_a, mesh, in_specs, T_A, precision, order)
+    key = signature(a, None, options) if not overwrite_a else None
+    r = _prepared.get(key)
+    if r is not None:
+        return CholeskyFactor(a, factorise(r, a), r, lower)
     tile = check_tile(T_A)
     if order not in ORDERS:
         raise ValueError(f"order: got {order!r}; accepted are {tuple(ORDERS)}.")
     given, a = a, square_matrices("cho_factor", a)
     a = cast(a, common_dtype("cho_factor", a=a))
     if a.ndim > 2:
-        options: dict[str, Any] = {"mesh": mesh, "in_specs": in_specs, "T_A": T_A, "order": order}
-        options["precision"] = precision
-        return jax.vmap(lambda x: cho_factor(x, lower, **options))(jnp.asarray(a))
+        each: dict[str, Any] = {"mesh": mesh, "in_specs": in_specs, "T_A": T_A}
+        each |= {"precision": precision, "order": order}
+        return jax.vmap(lambda x: cho_factor(x, lower, **each))(jnp.asarray(a))
     n = a.shape[1]
     spec = check_specs(in_specs)[0]
     layout = resolve(a, n=n, mesh=check_mesh(mesh), spec=spec)
@@ -108,7 +115,7 @@ def cho_factor(
     if layout.kind == "manual" or n == 0:
         r = dataclasses.replace(r, mixed=False)
     in_place = overwrite_a and is_concrete(a) and not r.mixed
-    check_memory("cho_factor", r, 1, in_place=in_place or not is_concrete(a))
+    little = check_memory("cho_factor", r, 1, in_place=in_place or not is_concrete(a))
     a = place_matrix(a, layout, n)
     if n == 0:
         if in_place:
@@ -119,6 +126,8 @@ def cho_factor(
             a, Factor(empty, jnp.zeros((0,), r.dtype), jnp.zeros((8,), jnp.int32)), r, lower
         )
     if not in_place:
+        if little and a is given:
+            _prepared.put(key, r)
         parts = factorise(r, jax.lax.stop_gradient(a))
         return CholeskyFactor(None if overwrite_a else a, parts, r, lower)
     with giving_away(a, given):

@@ -10,11 +10,20 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from .._arguments import cast, common_dtype, host_or_device
+from .._arguments import (
+    broadcast_batches,
+    cast,
+    common_dtype,
+    host_or_device,
+    place_matrix,
+    triangle_of,
+)
+from .._context import calling_on
+from .._generalised import TYPES, GeneralisedCall, run_generalised
 from .._layout import AnyMesh
 from .._potrs import Specs
 from .._resolve import is_concrete
-from .._syevd import prepare_eigen, run_call
+from .._syevd import Call, Results, prepare_eigen, run_call
 
 
 class EighResult(NamedTuple):
@@ -46,6 +55,7 @@ class _Options:
     indices: tuple[int, int] | None = None
     interval: tuple[Any, Any] | None = None
     max_count: int | None = None
+    type: int = 1
 
 
 def _triangle(routine: str, UPLO: Any) -> bool | None:
@@ -105,8 +115,19 @@ def _select(size: int, low: Any, high: Any, w: Array, v: Array | None) -> tuple[
     return cut(w), None if v is None else cut(v), count
 
 
-def _one(o: _Options, a: Any) -> tuple[Any, ...]:
-    """w, V or None, and the count or None, of one matrix."""
+def _generalised(o: _Options, call: Call, a: Any, b: Any) -> Results:
+    triangle = triangle_of(o.lower)
+    if triangle < 0 and not o.average:
+        triangle = 0  # any half of a Hermitian matrix
+    b = place_matrix(b, call.r.layout, call.r.n)
+    general = GeneralisedCall(call, o.type, triangle)
+    with calling_on(call.r.layout):
+        out: Results = run_generalised(general, a, b)
+    return out
+
+
+def _one(o: _Options, a: Any, b: Any = None) -> tuple[Any, ...]:
+    """w, V or None, and the count or None, of one matrix (and B)."""
     indices = _indices(o.routine, o.indices, a.shape[1])
     interval = _interval(o.routine, o, a)
     call, a = prepare_eigen(
@@ -117,13 +138,16 @@ def _one(o: _Options, a: Any) -> tuple[Any, ...]:
         in_specs=o.in_specs,
         matrix_specs=None,
         pad=True,
-        lower=o.lower,
+        lower=o.lower if b is None else None,
         n=None,
         vectors=o.vectors,
         subset=indices,
     )
-    call = dataclasses.replace(call, average=o.average)
-    out = run_call(call, a, False, a, False)
+    if b is None:
+        call = dataclasses.replace(call, average=o.average)
+        out = run_call(call, a, False, a, False)
+    else:
+        out = _generalised(o, call, a, b)
     w, v, count = out.w, out.v, None
     if interval is not None:
         size = call.r.n if o.max_count is None else min(int(o.max_count), call.r.n)
@@ -135,18 +159,30 @@ def _one(o: _Options, a: Any) -> tuple[Any, ...]:
     return w, v, count
 
 
-def _solve(o: _Options, a: Any) -> tuple[Any, ...]:
+def _solve(o: _Options, a: Any, b: Any = None) -> tuple[Any, ...]:
     """As _one, for matrices with leading batch axes."""
-    a = host_or_device(a, "a")
-    a = cast(a, common_dtype(o.routine, a=a))
+    given = {"a": host_or_device(a, "a")}
+    if b is not None:
+        given["b"] = host_or_device(b, "b")
+    dtype = common_dtype(o.routine, **given)
+    arrays = [cast(x, dtype) for x in given.values()]
+    if b is not None:
+        if o.type not in TYPES:
+            raise ValueError(f"{o.routine}: type is {o.type!r}; accepted are {TYPES}.")
+        if arrays[0].shape[-2:] != arrays[1].shape[-2:]:
+            raise ValueError(
+                f"{o.routine}: a has shape {arrays[0].shape} and b {arrays[1].shape}; accepted are "
+                "matrices of one size."
+            )
+    batch = broadcast_batches(o.routine, *(x.shape[:-2] for x in (arrays[0], arrays[-1])))
+    if not batch:
+        return _one(o, *arrays)
+    if o.interval is not None and o.max_count is None:
+        raise ValueError(f"{o.routine}: subset_by_value needs max_count for a batch.")
     function = functools.partial(_one, o)
-    if a.ndim > 2:
-        if o.interval is not None and o.max_count is None:
-            raise ValueError(f"{o.routine}: subset_by_value needs max_count for a batch.")
-        a = jnp.asarray(a)
-        for _ in range(a.ndim - 2):
-            function = jax.vmap(function)
-    return function(a)
+    for _ in batch:
+        function = jax.vmap(function)
+    return function(*(jnp.broadcast_to(x, (*batch, *x.shape[-2:])) for x in arrays))
 
 
 def eigh(
@@ -154,6 +190,8 @@ def eigh(
     UPLO: str | None = None,
     symmetrize_input: bool = True,
     *,
+    b: Any = None,
+    type: int = 1,
     subset_by_index: tuple[int, int] | None = None,
     subset_by_value: tuple[Any, Any] | None = None,
     max_count: int | None = None,
@@ -163,11 +201,18 @@ def eigh(
 ) -> EighResult | EighSelection:
     """Eigenvalues and eigenvectors of Hermitian matrices; see :func:`jaxmg.syevd`.
 
+    With `b`, those of the generalised problem A x = w B x (type 1), A B x = w x (2) or B A x = w x
+    (3), by the Cholesky factor of B: x^H B x = 1, for type 3 x^H B^-1 x = 1, as in SciPy. All is
+    NaN if B is not positive definite.
+
     Args:
         a: the matrix, shape (..., n, n).
         UPLO: "L" or "U": only that triangle is read, as in NumPy. None: all of `a` is.
         symmetrize_input: without `UPLO`, whether (A + A^H) / 2 takes the place of A, as in
             ``jax.numpy.linalg``. False saves one copy of the matrix.
+        b: the matrix B, Hermitian positive definite, of the shape of `a` (batch axes broadcast).
+            `UPLO` and `symmetrize_input` mean both.
+        type: which generalised problem.
         subset_by_index: first and last index of the wanted eigenvalues, counted from zero in
             ascending order, both included. Only their eigenvectors are formed.
         subset_by_value: (low, high): eigenvalues in the half-open interval (low, high].
@@ -195,9 +240,9 @@ def eigh(
     average = symmetrize_input and lower is None
     o = _Options("eigh", lower, average, True, mesh, in_specs, T_A)
     o = dataclasses.replace(
-        o, indices=subset_by_index, interval=subset_by_value, max_count=max_count
+        o, indices=subset_by_index, interval=subset_by_value, max_count=max_count, type=type
     )
-    w, v, count = _solve(o, a)
+    w, v, count = _solve(o, a, b)
     return EighResult(w, v) if max_count is None else EighSelection(w, v, count)
 
 
@@ -206,6 +251,8 @@ def eigvalsh(
     UPLO: str | None = None,
     *,
     symmetrize_input: bool = True,
+    b: Any = None,
+    type: int = 1,
     subset_by_index: tuple[int, int] | None = None,
     mesh: AnyMesh | None = None,
     in_specs: Specs = None,
@@ -215,7 +262,8 @@ def eigvalsh(
 
     Args:
         a: the matrix, shape (..., n, n).
-        UPLO, symmetrize_input, subset_by_index, mesh, in_specs, T_A: as for :func:`eigh`.
+        UPLO, symmetrize_input, b, type, subset_by_index, mesh, in_specs, T_A: as for
+            :func:`eigh`.
 
     Returns:
         A real array of shape (..., n); NaN after a failure.
@@ -226,5 +274,5 @@ def eigvalsh(
     lower = _triangle("eigvalsh", UPLO)
     average = symmetrize_input and lower is None
     o = _Options("eigvalsh", lower, average, False, mesh, in_specs, T_A, indices=subset_by_index)
-    w: Array = _solve(o, a)[0]
+    w: Array = _solve(dataclasses.replace(o, type=type), a, b)[0]
     return w

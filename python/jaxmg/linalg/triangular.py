@@ -23,6 +23,7 @@ from .._arguments import (
 )
 from .._context import on_own_mesh
 from .._layout import NATURAL, AnyMesh, Resolved, resolve_plan
+from .._memory import check_memory
 from .._operands import constrain, on_mesh
 from .._potrs import Specs
 from .._resolve import check_mesh, check_specs, resolve, rhs_spec, splits_rows
@@ -113,6 +114,7 @@ def solve_triangular(
         raise ValueError("solve_triangular: not available inside shard_map; call it outside.")
     check_rhs("solve_triangular", b, n)
     r = resolve_plan(layout, n, dtype, tile=tile, order=NATURAL, routine="trsm")
+    check_memory("solve_triangular", r, b.shape[-1] if b.ndim > 1 else 1, in_place=True)
     spec = rhs_spec(b, specs[1], layout)
     split = splits_rows(spec, layout) and (not layout.explicit or n % layout.ranks == 0)
     a, b = place_matrix(a, layout, n), place_rhs(b, layout)

@@ -3,6 +3,7 @@
 // which has been drawn already: it does not matter how many of them run at once.
 #include <limits>
 
+#include "tile/cuda/clang_intrinsics.h"
 #include "tile/cuda/cuda.h"
 #include "tile/cuda/launch.h"
 #include "tile/cuda/reduce.h"

@@ -67,8 +67,8 @@ __device__ int factor_warp(D (&row)[kWarp], int lane) {
     if (failing == kWarp && !(pivot > R{0} && isfinite(pivot))) {
       failing = k;
     }
-    const R root = sqrt(pivot);
-    row[k] = lane == k ? element<D>(root) : times(row[k], R{1} / root);
+    const R inverse = rsqrt(pivot);
+    row[k] = lane == k ? element<D>(pivot * inverse) : times(row[k], inverse);
 #pragma unroll
     for (int j = k + 1; j < kWarp; ++j) {
       row[j] = minus_product(row[j], row[k], from_lane(row[k], j));
@@ -84,6 +84,7 @@ __global__ void __launch_bounds__(kThreads)
   using R = decltype(real_part(D{}));
   constexpr int edge = Blocking<D>::edge;
   __shared__ D s[edge][edge + 1];  // s[column][row]
+  __shared__ R inverse[kWarp];     // of the first half's diagonal
   __shared__ int failing;
   const int tid = static_cast<int>(threadIdx.x);
   const int lane = tid % kWarp;
@@ -115,6 +116,10 @@ __global__ void __launch_bounds__(kThreads)
       }
     }
     __syncthreads();
+    if (tid < kWarp && first == 0) {
+      inverse[tid] = R{1} / real_part(s[tid][tid]);
+    }
+    __syncthreads();
     if (first + kWarp < edge) {  // the other half: rows below, then the triangle
       constexpr int half = kWarp;
       if (tid < kWarp) {
@@ -125,7 +130,7 @@ __global__ void __launch_bounds__(kThreads)
         }
 #pragma unroll
         for (int k = 0; k < kWarp; ++k) {
-          x[k] = times(x[k], R{1} / real_part(s[k][k]));
+          x[k] = times(x[k], inverse[k]);
 #pragma unroll
           for (int j = k + 1; j < kWarp; ++j) {
             x[j] = minus_product(x[j], x[k], s[k][j]);

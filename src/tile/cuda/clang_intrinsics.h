@@ -1,0 +1,24 @@
+// Loads and stores that nvcc declares and clang does not: numbers read from and written to the
+// second-level cache, which all multiprocessors share.
+#pragma once
+
+#ifdef __clang__
+
+__device__ inline float __ldcg(const float* p) {
+  float x;
+  asm volatile("ld.global.cg.f32 %0, [%1];" : "=f"(x) : "l"(p));
+  return x;
+}
+__device__ inline double __ldcg(const double* p) {
+  double x;
+  asm volatile("ld.global.cg.f64 %0, [%1];" : "=d"(x) : "l"(p));
+  return x;
+}
+__device__ inline void __stcg(float* p, float x) {
+  asm("st.global.cg.f32 [%0], %1;" ::"l"(p), "f"(x) : "memory");
+}
+__device__ inline void __stcg(double* p, double x) {
+  asm("st.global.cg.f64 [%0], %1;" ::"l"(p), "d"(x) : "memory");
+}
+
+#endif
