@@ -31,77 +31,108 @@ struct PanelArguments {
   D* row;   // 2 x w: the row of the next pivot, in turns
 };
 
-// Applies reflector j (none if j < 0), which needs the sums over rows below j that the launch
-// before has left,
-//   s_l = sum_i>j conj(a_ij) a_il,   v_j^H a_l = a_jl + conj(scale) s_l,
-// and leaves those for column j + 1. Columns before j are finished reflectors: from theirs comes
-// column j of T.
+// What the threads of a block know of their part.
+template <class D>
+struct PanelPart {
+  int lane;
+  int warp;
+  Size begin;  // rows
+  Size end;
+  D* v;     // own rows of the reflector
+  D* dots;  // w
+};
+
+// dots <- v_j^H a_l for all columns, from the sums over rows below j that the launch before has
+// left, s_l = sum_i>j conj(a_ij) a_il:   v_j^H a_l = a_jl + conj(scale) s_l
+template <class D, class R>
+__device__ ReflectorScalars<D, R> find_reflector(const PanelArguments<D>& p,
+                                                 const PanelPart<D>& part, int j, const D* sums,
+                                                 const D* row, R smallest) {
+  for (int l = part.warp; l < p.w; l += kWarps) {
+    D sum = element<D>(R{0});
+    for (int block = part.lane; block < p.blocks; block += 32) {
+      sum = sum + sums[static_cast<Size>(block) * p.w + l];
+    }
+    sum = warp_sum(sum);
+    if (part.lane == 0) {
+      part.dots[l] = sum;
+    }
+  }
+  __syncthreads();
+  const ReflectorScalars<D, R> h = reflector_scalars(row[j], real_part(part.dots[j]), smallest);
+  for (Size i = part.begin + threadIdx.x; i < part.end; i += kThreads) {
+    part.v[i - part.begin] = i > j ? h.scale * p.a[i + j * p.lda] : element<D>(R(i == j ? 1 : 0));
+  }
+  __syncthreads();
+  for (int l = static_cast<int>(threadIdx.x); l < p.w; l += kThreads) {
+    part.dots[l] = row[l] + conjugate(h.scale) * part.dots[l];  // of no use for l = j
+  }
+  __syncthreads();
+  return h;
+}
+
+// Column j of T, from columns before j, which are finished reflectors.
+template <class D, class R>
+__device__ void extend_factor(const PanelArguments<D>& p, const D* dots, D tau, int j) {
+  for (int i = static_cast<int>(threadIdx.x); i < p.k; i += kThreads) {
+    D sum = element<D>(R{0});
+    for (int l = i; l < j; ++l) {
+      sum = sum + p.t[i + l * p.ldt] * conjugate(dots[l]);
+    }
+    p.t[i + j * p.ldt] = i < j ? element<D>(R{0}) - tau * sum : i == j ? tau : element<D>(R{0});
+  }
+}
+
+// Own rows of the panel: reflector j in column j, the columns after it updated, row j to R.
+template <class D, class R>
+__device__ void apply_reflector(const PanelArguments<D>& p, const PanelPart<D>& part,
+                                const ReflectorScalars<D, R>& h, int j) {
+  const D zero = element<D>(R{0});
+  for (int l = part.warp; l < p.w; l += kWarps) {
+    const D factor = conjugate(h.tau) * part.dots[l];
+    for (Size i = part.begin + part.lane; i < part.end; i += 32) {
+      D& x = p.a[i + l * p.lda];
+      if (i > j) {
+        const D v = part.v[i - part.begin];
+        x = l == j ? v : l > j ? x - v * factor : x;
+      } else if (i == j) {
+        p.r[j + l * p.ldr] = l == j ? element<D>(h.beta) : l > j ? x - factor : zero;
+        x = l == j ? element<D>(R{1}) : l > j ? zero : x;
+      }
+    }
+  }
+}
+
+// Applies reflector j (none if j < 0) and leaves the sums for column j + 1.
 template <class D, class R>
 __global__ void __launch_bounds__(kThreads) panel_kernel(PanelArguments<D> p, int j, R smallest) {
   extern __shared__ char memory[];
-  D* const v = reinterpret_cast<D*>(memory);  // own rows of the reflector
-  D* const dots = v + p.rows;                 // w
-  const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
-  const Size begin = static_cast<Size>(blockIdx.x) * p.rows;
-  const Size end = begin + p.rows < p.m ? begin + p.rows : p.m;
+  PanelPart<D> part;
+  part.lane = static_cast<int>(threadIdx.x) % 32;
+  part.warp = static_cast<int>(threadIdx.x) / 32;
+  part.begin = static_cast<Size>(blockIdx.x) * p.rows;
+  part.end = part.begin + p.rows < p.m ? part.begin + p.rows : p.m;
+  part.v = reinterpret_cast<D*>(memory);
+  part.dots = part.v + p.rows;
   // Sums of launches alternate between two places, since blocks read all of them.
-  D* const out = p.sums + (j & 1) * static_cast<Size>(p.blocks) * p.w;
-  const D* const in = p.sums + ((j + 1) & 1) * static_cast<Size>(p.blocks) * p.w;
-  const D* const row = p.row + ((j + 1) & 1) * p.w;
-  D* const next_row = p.row + (j & 1) * p.w;
-  const D zero = element<D>(R{0});
-
+  const Size all = static_cast<Size>(p.blocks) * p.w;
   if (j >= 0) {
-    for (int l = warp; l < p.w; l += kWarps) {
-      D sum = zero;
-      for (int block = lane; block < p.blocks; block += 32) {
-        sum = sum + in[static_cast<Size>(block) * p.w + l];
-      }
-      sum = warp_sum(sum);
-      if (lane == 0) {
-        dots[l] = sum;
-      }
-    }
-    __syncthreads();
-    const ReflectorScalars<D, R> h = reflector_scalars(row[j], real_part(dots[j]), smallest);
-    for (Size i = begin + threadIdx.x; i < end; i += kThreads) {
-      v[i - begin] = i > j ? h.scale * p.a[i + j * p.lda] : element<D>(R(i == j ? 1 : 0));
-    }
-    __syncthreads();
-    for (int l = static_cast<int>(threadIdx.x); l < p.w; l += kThreads) {
-      dots[l] = row[l] + conjugate(h.scale) * dots[l];  // of no use for l = j
-    }
-    __syncthreads();
+    const ReflectorScalars<D, R> h = find_reflector(p, part, j, p.sums + ((j + 1) & 1) * all,
+                                                    p.row + ((j + 1) & 1) * p.w, smallest);
     if (blockIdx.x == 0) {
-      for (int i = static_cast<int>(threadIdx.x); i < p.k; i += kThreads) {
-        D sum = zero;
-        for (int l = i; l < j; ++l) {
-          sum = sum + p.t[i + l * p.ldt] * conjugate(dots[l]);
-        }
-        p.t[i + j * p.ldt] = i < j ? zero - h.tau * sum : i == j ? h.tau : zero;
-      }
+      extend_factor<D, R>(p, part.dots, h.tau, j);
     }
-    for (int l = warp; l < p.w; l += kWarps) {
-      const D factor = conjugate(h.tau) * dots[l];
-      for (Size i = begin + lane; i < end; i += 32) {
-        D& x = p.a[i + l * p.lda];
-        if (i > j) {
-          x = l == j ? v[i - begin] : l > j ? x - v[i - begin] * factor : x;
-        } else if (i == j) {
-          p.r[j + l * p.ldr] = l == j ? element<D>(h.beta) : l > j ? x - factor : zero;
-          x = l == j ? element<D>(R{1}) : l > j ? zero : x;
-        }
-      }
-    }
+    apply_reflector(p, part, h, j);
     __syncthreads();
   }
-
   if (j + 1 >= p.k) {
     return;
   }
-  for (int l = warp; l < p.w; l += kWarps) {
-    D sum = zero;
-    for (Size i = begin + lane; i < end; i += 32) {
+  D* const out = p.sums + (j & 1) * all + static_cast<Size>(blockIdx.x) * p.w;
+  D* const next_row = p.row + (j & 1) * p.w;
+  for (int l = part.warp; l < p.w; l += kWarps) {
+    D sum = element<D>(R{0});
+    for (Size i = part.begin + part.lane; i < part.end; i += 32) {
       const D x = p.a[i + l * p.lda];
       if (i > j + 1) {
         sum = sum + conjugate(p.a[i + (j + 1) * p.lda]) * x;
@@ -110,8 +141,8 @@ __global__ void __launch_bounds__(kThreads) panel_kernel(PanelArguments<D> p, in
       }
     }
     sum = warp_sum(sum);
-    if (lane == 0) {
-      out[static_cast<Size>(blockIdx.x) * p.w + l] = sum;
+    if (part.lane == 0) {
+      out[l] = sum;
     }
   }
 }
