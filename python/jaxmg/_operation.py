@@ -180,7 +180,7 @@ def define(name: str, op: Operation, abstract: Callable[..., Any], batch: Any) -
 
     def impl(*arrays: Any, **params: Any) -> Any:
         # Under jax.disable_jit() too: it would come back here, and so would the search for NaN.
-        searching = jax.config.jax_debug_nans
+        searching = jax.config.jax_debug_nans  # type: ignore[attr-defined]
         with jax.disable_jit(False), jax.debug_nans(False):
             results = _eager(primitive, tuple(sorted(params.items())))(*arrays)
         if searching and any(_has_nan(x) for x in results):
