@@ -13,6 +13,7 @@ is not read, and is zero in results.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import jax.numpy as jnp
@@ -60,6 +61,19 @@ def _pass_on(layout: Layout, x: Array, by: int) -> Array:
     return out
 
 
+def _steps(layout: Layout, body: Callable[[Any, Any], Any], state: Any) -> Any:
+    """The state after steps 1 .. ranks - 1.
+
+    Inside the caller's shard_map JAX differentiates the steps, which jax 0.7 cannot do with loops
+    that hold numbers that are not linear in the operands.
+    """
+    if layout.kind != "manual":
+        return lax.fori_loop(1, layout.ranks, body, state)
+    for step in range(1, layout.ranks):
+        state = body(step, state)
+    return state
+
+
 def times(layout: Layout, rank: Any, a: Array, b: Array, size: int) -> Array:
     """Rows of A B. `size`: rows of B, which are as many as the columns of A."""
     if layout.ranks == 1:
@@ -76,7 +90,7 @@ def times(layout: Layout, rank: Any, a: Array, b: Array, size: int) -> Array:
         b = _pass_on(layout, b, -1)
         return total + term(step, b), b
 
-    total, _ = lax.fori_loop(1, ranks, body, (term(0, b), b))
+    total, _ = _steps(layout, body, (term(0, b), b))
     return total
 
 
@@ -97,7 +111,7 @@ def times_transposed(layout: Layout, rank: Any, a: Array, b: Array, size: int) -
 
     empty = jnp.zeros((a.shape[0], ranks * width), a.dtype)
     empty = vary(empty, varying(a) | varying(b))
-    out, _ = lax.fori_loop(1, ranks, body, (put(0, empty, b), b))
+    out, _ = _steps(layout, body, (put(0, empty, b), b))
     return out[:, :size]
 
 
@@ -116,7 +130,8 @@ def transposed_times(layout: Layout, rank: Any, a: Array, b: Array, size: int) -
     def body(step: Any, total: Array) -> Array:
         return _pass_on(layout, total, 1) + term(step)
 
-    return lax.fori_loop(1, ranks, body, term(0))
+    out: Array = _steps(layout, body, term(0))
+    return out
 
 
 def transposed(layout: Layout, rank: Any, a: Array, size: int) -> Array:
