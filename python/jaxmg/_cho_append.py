@@ -22,6 +22,7 @@ from jax import Array, lax
 
 from ._arguments import cast, check_rhs, common_dtype, host_or_device, place_rhs
 from ._context import calling_on
+from ._dot import dot
 from ._factor_object import CholeskyFactor, factorise
 from ._layout import Layout, resolve_plan
 from ._operands import gathered, on_mesh
@@ -196,8 +197,8 @@ def _inverse(factor: BorderedFactor) -> Array:
     layout = factor.layout
     z = gathered(layout, factor.base.solve(gathered(layout, factor.b)))
     last = gathered(layout, factor.corner.inv())
-    side = -z @ last
-    first = gathered(layout, factor.base.inv()) - side @ jnp.conj(z.T)
+    side = dot(-z, last)
+    first = gathered(layout, factor.base.inv()) - dot(side, jnp.conj(z.T))
     return jnp.block([[first, side], [jnp.conj(side.T), last]])
 
 

@@ -15,6 +15,7 @@ from jax.sharding import PartitionSpec
 from . import _cholesky
 from ._cholesky import Factor
 from ._context import on_own_mesh
+from ._dot import dot
 from ._layout import Resolved
 from ._natural import change_of_factor
 from ._operands import (
@@ -39,11 +40,11 @@ def outer(r: Resolved, a: Array, v: Array, w: Array) -> Array:
     layout = r.layout
     v, w = pad_rows(gathered(layout, v), a.shape[0]), gathered(layout, w)
     if not layout.explicit:
-        return keep_rows(r, v @ jnp.conj(w).T)
+        return keep_rows(r, dot(v, jnp.conj(w).T))
     spec = type_spec(a)
     if is_split(spec, (0,)):
         v = reshard(layout, v, PartitionSpec(spec[0], None))
-    return like(layout, v @ jnp.conj(w).T, a)
+    return like(layout, dot(v, jnp.conj(w).T), a)
 
 
 # --- the factor object ----------------------------------------------------------------------

@@ -18,6 +18,7 @@ from jax import Array, lax
 from jax.sharding import PartitionSpec
 
 from . import _manual
+from ._dot import dot
 from ._hermitian import transposed, valid_part, weight, weighted_triangle
 from ._layout import Resolved
 from ._operands import (
@@ -97,10 +98,10 @@ def matvec(r: Resolved, a: Array, x: Array) -> Array:
     layout = r.layout
     part = valid_part(r.triangle, rows_over_devices(r, a))
     if not layout.explicit:
-        y = (part @ x)[: r.n] + transposed(part, pad_rows(x, part.shape[0]))
+        y = dot(part, x)[: r.n] + transposed(part, pad_rows(x, part.shape[0]))
         return weight(r.triangle) * y
     x = gathered(layout, x)
-    first = gathered(layout, part @ x)[: r.n]
+    first = gathered(layout, dot(part, x))[: r.n]
     rows = pad_rows(x, part.shape[0])
     spec = type_spec(part)
     if not is_split(spec):
@@ -198,7 +199,7 @@ def _inverse_jvp(
     layout = r.layout
     part = rows_over_devices(r, valid_part(r.triangle, tangents[0]))[: r.n]
     whole = gathered(layout, x)[: r.n]
-    q = jnp.conj(whole.T) @ (gathered(layout, part) @ whole)
+    q = dot(jnp.conj(whole.T), dot(gathered(layout, part), whole))
     dx = pad_rows(-weight(r.triangle) * (q + jnp.conj(q.T)), x.shape[0])
     return x, like(layout, dx, x)
 

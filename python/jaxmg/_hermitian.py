@@ -15,8 +15,9 @@ from __future__ import annotations
 from typing import Any
 
 import jax.numpy as jnp
-from jax import Array, lax
+from jax import Array
 
+from ._dot import contract
 from ._operands import places
 
 
@@ -52,5 +53,5 @@ def transposed(part: Array, x: Array, out_sharding: Any = None) -> Array:
     """part^H x."""
     dims = (((0,), (0,)), ((), ()))
     if out_sharding is None:
-        return lax.dot_general(jnp.conj(part), x, dims)
-    return lax.dot_general(jnp.conj(part), x, dims, out_sharding=out_sharding)
+        return contract(jnp.conj(part), x, dims)
+    return contract(jnp.conj(part), x, dims, out_sharding=out_sharding)

@@ -23,6 +23,7 @@ from ._arguments import (
     release,
 )
 from ._context import calling_on
+from ._dot import dot
 from ._layout import AnyMesh
 from ._memory import check_qr_memory
 from ._operands import gathered, on_mesh, pad_rows, reshard
@@ -81,7 +82,7 @@ def solve(call: Call, a: Array, b: Array, rcond: Any = None) -> Solution:
     b = reshard(r.layout, pad_rows(b, r.padded_rows), r.layout.rows_spec)
     out.x, out.info = _lstsq.least_squares(r, t, b, tall)
     if call.decide:
-        out.residuals = _squares(b - t @ out.x)
+        out.residuals = _squares(b - dot(t, out.x))
     return out
 
 

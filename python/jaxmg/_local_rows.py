@@ -12,6 +12,7 @@ from typing import Any
 import jax.numpy as jnp
 from jax import Array, lax
 
+from ._dot import dot
 from ._hermitian import transposed, valid_part
 from ._layout import Resolved
 from ._operands import pad_rows
@@ -76,7 +77,7 @@ class LocalRows:
         def add(first: Any, count: int, sums: tuple[Array, Array]) -> tuple[Array, Array]:
             chunk = lax.dynamic_slice_in_dim(self.block, first, count)
             part = function(valid_part(self.r.triangle, chunk, first_row=self.first + first))
-            near = lax.dynamic_update_slice_in_dim(sums[0], part @ x, first, 0)
+            near = lax.dynamic_update_slice_in_dim(sums[0], dot(part, x), first, 0)
             return near, sums[1] + transposed(part, lax.dynamic_slice_in_dim(mine, first, count))
 
         sums = jnp.zeros((rows, x.shape[1]), x.dtype), jnp.zeros((n, x.shape[1]), x.dtype)
@@ -93,7 +94,7 @@ class LocalRows:
         """A x."""
         if self.r.triangle >= 0:
             return self._of_one_triangle(lambda part: part, x)
-        y = self.block @ x
+        y = dot(self.block, x)
         if self.r.is_complex:  # imaginary parts of the diagonal do not count
             y = y - 1j * jnp.imag(self.diagonal())[:, None] * self.own(x)
         return self.whole(y)

@@ -32,6 +32,7 @@ from jax import Array, lax
 
 from . import _qr
 from ._cholesky import Factor
+from ._dot import dot
 from ._operands import constrain_rows, gathered, on_mesh, pad_rows, reshard
 from ._qr_layout import QrLayout
 from ._qr_primitives import geqrs_p, ormqr_p
@@ -77,7 +78,7 @@ def least(r: QrLayout, tall: Tall, b: Array) -> tuple[Array, Array]:
     u, inverse, vh = tall.core
     c = _qr.whole(r, c)[: r.n]
     # One factor after the other: the product of the three loses what this keeps.
-    return jnp.conj(vh.T) @ (inverse[:, None] * (jnp.conj(u.T) @ c)), tall.factor.info
+    return dot(jnp.conj(vh.T), inverse[:, None] * dot(jnp.conj(u.T), c)), tall.factor.info
 
 
 def norm(r: QrLayout, tall: Tall, c: Array) -> tuple[Array, Array]:
@@ -88,7 +89,7 @@ def norm(r: QrLayout, tall: Tall, c: Array) -> tuple[Array, Array]:
         y, info = geqrs_p.bind(*tall.factor, c, r=r, adjoint=True)
         return y, info
     u, inverse, vh = tall.core
-    c = pad_rows(u @ (inverse[:, None] * (vh @ c)), r.padded_rank)
+    c = pad_rows(dot(u, inverse[:, None] * dot(vh, c)), r.padded_rank)
     (y,) = ormqr_p.bind(*tall.factor, reshard(r.layout, c, r.layout.rows_spec), r=r, adjoint=False)
     return y, tall.factor.info
 
@@ -96,12 +97,12 @@ def norm(r: QrLayout, tall: Tall, c: Array) -> tuple[Array, Array]:
 def _solve_augmented(r: QrLayout, t: Array, tall: Tall, f: Array, g: Array) -> tuple[Array, Array]:
     def product(v: tuple[Array, Array]) -> tuple[Array, Array]:
         s, u = v
-        return s + t @ u, _qr.adjoint_product(r, t, s)
+        return s + dot(t, u), _qr.adjoint_product(r, t, s)
 
     def run(_: Any, v: tuple[Array, Array]) -> tuple[Array, Array]:
         f, g = v
         u = least(r, tall, f - norm(r, tall, g)[0])[0]
-        return f - t @ u, u
+        return f - dot(t, u), u
 
     def transpose(_: Any, v: tuple[Array, Array]) -> tuple[Array, Array]:
         # The inverse is Hermitian, so its transpose is its conjugate.
@@ -129,8 +130,8 @@ def _least_squares_jvp(r: QrLayout, primals: Sequence[Any], tangents: Sequence[A
     dt, db, _ = tangents
     x, info = least_squares(r, t, b, tall)
     dt = _rows(r, dt)
-    f = db - dt @ x
-    g = -_qr.adjoint_product(r, dt, b - t @ x)
+    f = db - dot(dt, x)
+    g = -_qr.adjoint_product(r, dt, b - dot(t, x))
     _, dx = _solve_augmented(r, t, tall, f, g)
     return (x, info), (dx, _no_tangent(info))
 
@@ -149,7 +150,7 @@ def _minimum_norm_jvp(r: QrLayout, primals: Sequence[Any], tangents: Sequence[An
     dt = _rows(r, dt)
     # T^+ y = T^+ (T^+)^H c, as the second unknown of the system for f = y, g = 0.
     _, u = _solve_augmented(r, t, tall, y, jnp.zeros_like(c))
-    dy, _ = _solve_augmented(r, t, tall, dt @ u, dc - _qr.adjoint_product(r, dt, y))
+    dy, _ = _solve_augmented(r, t, tall, dot(dt, u), dc - _qr.adjoint_product(r, dt, y))
     return (y, info), (dy, _no_tangent(info))
 
 

@@ -18,6 +18,7 @@ from jax.sharding import PartitionSpec
 
 from . import _lu_manual, _manual, _matmul
 from ._cholesky import rows_over_devices
+from ._dot import contract, dot
 from ._hermitian import places
 from ._layout import Resolved
 from ._lu_primitives import getdet_p, getrf_p, getrs_p
@@ -67,8 +68,8 @@ def _contract_rows(a: Array, x: Array, out_sharding: Any = None) -> Array:
     """A^T x, with nothing n x n transposed."""
     dims = (((0,), (0,)), ((), ()))
     if out_sharding is None:
-        return lax.dot_general(a, x, dims)
-    return lax.dot_general(a, x, dims, out_sharding=out_sharding)
+        return contract(a, x, dims)
+    return contract(a, x, dims, out_sharding=out_sharding)
 
 
 def matvec(r: Resolved, a: Array, x: Array, transpose: bool) -> Array:
@@ -76,10 +77,10 @@ def matvec(r: Resolved, a: Array, x: Array, transpose: bool) -> Array:
     layout = r.layout
     a = rows_over_devices(r, a)
     if not layout.explicit:
-        return _contract_rows(a, pad_rows(x, a.shape[0])) if transpose else (a @ x)[: r.n]
+        return _contract_rows(a, pad_rows(x, a.shape[0])) if transpose else dot(a, x)[: r.n]
     x = gathered(layout, x)
     if not transpose:
-        return gathered(layout, a @ x)[: r.n]
+        return gathered(layout, dot(a, x))[: r.n]
     rows = pad_rows(x, a.shape[0])
     spec = type_spec(a)
     if not is_split(spec):

@@ -13,6 +13,7 @@ from jax.custom_batching import custom_vmap
 
 from . import _calls, _lu_calls
 from ._batching import in_turn
+from ._dot import contract, dot
 from ._layout import Resolved
 from ._manual import all_axes, looped, unvary, vary, varying
 from ._operands import pad_rows
@@ -75,10 +76,10 @@ def matvec(r: Resolved, a: Array, x: Array, transpose: bool) -> Array:
     first = _rank(r) * rows
     if transpose:
         mine = lax.dynamic_slice_in_dim(pad_rows(x, rows * layout.ranks), first, rows)
-        y = lax.dot_general(a, mine, (((0,), (0,)), ((), ())))
+        y = contract(a, mine, (((0,), (0,)), ((), ())))
     else:
         whole = vary(jnp.zeros((rows * layout.ranks, x.shape[1]), x.dtype), varying(a))
-        y = lax.dynamic_update_slice_in_dim(whole, a @ x, first, 0)[: r.n]
+        y = lax.dynamic_update_slice_in_dim(whole, dot(a, x), first, 0)[: r.n]
     return lax.psum(y, layout.axes) if layout.axes else y
 
 

@@ -19,6 +19,7 @@ from jax.custom_batching import custom_vmap
 
 from . import _calls
 from ._batching import in_turn
+from ._dot import dot
 from ._hermitian import transposed, valid_part, weight, weighted_triangle
 from ._layout import NATURAL, Resolved
 from ._operands import pad_rows
@@ -141,7 +142,7 @@ def matvec(r: Resolved, a: Array, x: Array) -> Array:
     whole = vary(jnp.zeros((rows * layout.ranks, x.shape[1]), x.dtype), varying(part))
     # x is padded so that the last ranks, which may own fewer rows or none, read zeros.
     mine = lax.dynamic_slice_in_dim(pad_rows(x, rows * layout.ranks), rank * rows, rows)
-    placed = lax.dynamic_update_slice_in_dim(whole, part @ x, rank * rows, 0)
+    placed = lax.dynamic_update_slice_in_dim(whole, dot(part, x), rank * rows, 0)
     y = weight(r.triangle) * (placed[: r.n] + transposed(part, mine))
     if not layout.axes:
         return y

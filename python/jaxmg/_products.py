@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import jax.numpy as jnp
-from jax import Array, lax
+from jax import Array
 from jax.sharding import PartitionSpec
 
 from . import _matmul
+from ._dot import contract, dot
 from ._layout import Layout, Resolved
 from ._matmul import Ring
 from ._operands import gathered, is_split, like, pad_rows, reshard, type_spec
@@ -39,7 +40,7 @@ def rows_product(r: Resolved, a: Array, b: Array) -> Array:
 
 def applied(layout: Layout, a: Array, x: Array) -> Array:
     """a x for a thin x; whole on every device if axes are explicit."""
-    return gathered(layout, a @ gathered(layout, x))
+    return gathered(layout, dot(a, gathered(layout, x)))
 
 
 def contracted(layout: Layout, a: Array, x: Array) -> Array:
@@ -47,16 +48,16 @@ def contracted(layout: Layout, a: Array, x: Array) -> Array:
     rows = pad_rows(gathered(layout, x), a.shape[0])
     dims = (((0,), (0,)), ((), ()))
     if not layout.explicit or not is_split(type_spec(a)):
-        return lax.dot_general(a, rows, dims)
+        return contract(a, rows, dims)
     rows = reshard(layout, rows, PartitionSpec(type_spec(a)[0], None))
     whole = layout.typed(PartitionSpec(None, None))
-    return lax.dot_general(a, rows, dims, out_sharding=whole)
+    return contract(a, rows, dims, out_sharding=whole)
 
 
 def gram(layout: Layout, a: Array, b: Array) -> Array:
     """a^H b for arrays whose rows are split alike; whole on every device if axes are explicit."""
     dims = (((0,), (0,)), ((), ()))
     if not layout.explicit or not is_split(type_spec(a)):
-        return lax.dot_general(jnp.conj(a), b, dims)
+        return contract(jnp.conj(a), b, dims)
     whole = layout.typed(PartitionSpec(None, None))
-    return lax.dot_general(jnp.conj(a), like(layout, b, a), dims, out_sharding=whole)
+    return contract(jnp.conj(a), like(layout, b, a), dims, out_sharding=whole)

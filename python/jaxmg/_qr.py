@@ -17,6 +17,7 @@ from jax import Array, lax
 from jax.sharding import PartitionSpec
 
 from ._cholesky import Factor
+from ._dot import dot
 from ._hermitian import transposed
 from ._operands import constrain_rows, gathered, on_all_devices, on_mesh, pad_rows, reshard
 from ._qr_layout import QrLayout
@@ -63,7 +64,7 @@ def _solved_by_triangle(r: QrLayout, triangle: Array, x: Array) -> Array:
     """x R^-1 for x whose rows lie on the ranks. The inverse is formed, so that x stays there."""
     eye = on_mesh(r.layout, jnp.eye(triangle.shape[0], dtype=triangle.dtype))
     inverse = lax.linalg.triangular_solve(triangle, eye, left_side=True, lower=False)
-    return x @ inverse
+    return dot(x, inverse)
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
@@ -90,8 +91,8 @@ def _q_and_r_jvp(r: QrLayout, primals: Sequence[Any], tangents: Sequence[Any]) -
     skew = low - jnp.conj(low.T)
     if r.is_complex:
         skew = skew + jnp.diag(1j * jnp.imag(jnp.diagonal(c))).astype(c.dtype)
-    dq = x - q @ (c - skew)
-    dr = (c - skew) @ r1
+    dq = x - dot(q, c - skew)
+    dr = dot(c - skew, r1)
     if r.n > k:
         dr2 = adjoint_product(r, dq, primals[0][:, k:]) + adjoint_product(r, q, da[:, k:])
         dr = jnp.concatenate([dr, dr2], axis=1)

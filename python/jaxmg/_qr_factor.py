@@ -15,6 +15,7 @@ from . import _cholesky, _lstsq, _qr
 from ._arguments import cast, check_tile, common_dtype, host_or_device, place_matrix, place_rhs
 from ._cholesky import Factor
 from ._context import on_own_mesh
+from ._dot import dot
 from ._layout import AnyMesh
 from ._memory import check_qr_memory
 from ._operands import gathered, on_mesh, pad_rows, reshard
@@ -49,7 +50,7 @@ def _multiply_jvp(r: QrLayout, adjoint: bool, primals: Any, tangents: Any) -> An
 
     def in_full(a: Array, c: Array) -> Array:
         q, _ = _qr.q_and_r(r, a, *f)
-        out = _qr.adjoint_product(r, q, c) if adjoint else q @ gathered(r.layout, c)[: r.rank]
+        out = _qr.adjoint_product(r, q, c) if adjoint else dot(q, gathered(r.layout, c)[: r.rank])
         return _rows(r, out, r.padded_rank) if adjoint else out
 
     _, tangent = jax.jvp(in_full, (a, c), tuple(tangents[:2]))

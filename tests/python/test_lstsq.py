@@ -13,7 +13,7 @@ from jax.sharding import PartitionSpec as P
 import jaxmg
 from jaxmg import _calls, _native, linalg
 from matrices import DTYPES, eps, general
-from meshes import AUTO, EXPLICIT, grid, line, put
+from meshes import AUTO, EXPLICIT, grid, line, need, put
 from rectangular import HARD, assert_least_squares, assert_orthonormal, conditioned
 from residuals import relative
 
@@ -167,6 +167,7 @@ def test_published_call_form(mesh):
 
 @pytest.mark.parametrize("shape", [(512, 8), (8, 512)])
 def test_nothing_is_gathered(shape, mesh):
+    need(2)
     m, n = shape
     a, b = put(general(m, n), mesh, "x", None), put(general(m, 2), mesh, "x", None)
     text = jax.jit(jaxmg.least_squares).lower(a, b).compile().as_text()
@@ -312,6 +313,7 @@ def test_derivatives_of_a_factor(mesh):
 
 
 def test_a_factor_used_elsewhere_than_it_was_made(mesh):
+    need(2)
     f = linalg.qr_factor(put(general(32, 8), mesh, "x", None))
     alone = f.parts._replace(info=f.parts.info.at[_calls.MADE_ON].set(1))
     moved = dataclasses.replace(f, parts=alone)

@@ -75,6 +75,7 @@ def test_rows_of_the_right_hand_side_stay(mesh):
 
 
 def test_padded_matrix(mesh):
+    need(8)
     n = 13
     a, b = general(n, n), general(n, 2)
     padded = np.concatenate([a, np.full((3, n), np.nan)])

@@ -38,7 +38,7 @@ CASES = [
     (lambda: jaxmg.cyclic_1d(placed, None), ValueError, "T_A: got None"),
     (lambda: jaxmg.calculate_padding(3, 0), ValueError, "T_A: got 0"),
     (lambda: jaxmg.linalg.solve(a, b, assume_a="odd"), ValueError, "assume_a: got 'odd'"),
-    (lambda: jaxmg.linalg.cho_solve((a, True), b), TypeError, "c_and_lower"),
+    (lambda: jaxmg.linalg.cho_solve(3, b), TypeError, "c_and_lower"),
     (lambda: jaxmg.plan("mystery", 8, "float32"), ValueError, "routine: got 'mystery'"),
     (lambda: jaxmg.plan("potrs", 8, "float16"), TypeError, "float16"),
     (lambda: jaxmg.potrs(placed - 9 * jnp.eye(16), b, check=True),

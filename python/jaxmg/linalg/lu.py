@@ -18,6 +18,7 @@ from jax import Array, lax
 from .. import _lu
 from .._arguments import cast, common_dtype, host_or_device, place_matrix, place_rhs
 from .._context import on_own_mesh
+from .._dot import dot
 from .._hermitian import places
 from .._layout import AnyMesh, Resolved, resolve_plan
 from .._memory import check_memory
@@ -57,7 +58,7 @@ def _packed_jvp(r: Resolved, primals: Sequence[Any], tangents: Sequence[Any]) ->
     solve = functools.partial(lax.linalg.triangular_solve, left_side=True, lower=True)
     f = solve(lower, change, unit_diagonal=True)
     f = lax.linalg.triangular_solve(upper, f, left_side=False, lower=False)
-    dlu = lower @ jnp.tril(f, -1) + jnp.triu(f) @ upper
+    dlu = dot(lower, jnp.tril(f, -1)) + dot(jnp.triu(f), upper)
     return (lu, p), (like(r.layout, dlu, lu), np.zeros(p.shape, jax.dtypes.float0))
 
 

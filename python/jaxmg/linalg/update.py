@@ -20,6 +20,7 @@ from .._arguments import (
     square_matrices,
 )
 from .._cho_append import BorderedFactor, append, right_hand_side
+from .._dot import dot
 from .._factor_object import CholeskyFactor
 from .._layout import NATURAL, AnyMesh, resolve_plan
 from .._potrs import Specs
@@ -129,8 +130,8 @@ def _update_bordered(factor: BorderedFactor, v: Any, downdate: bool) -> Bordered
     first, last = v[:n], v[n:]
     return append(
         cho_update(factor.base, first, downdate),
-        factor.b + sign * (first @ jnp.conj(last).T),
-        factor.c + sign * (last @ jnp.conj(last).T),
+        factor.b + sign * dot(first, jnp.conj(last).T),
+        factor.c + sign * dot(last, jnp.conj(last).T),
     )
 
 
