@@ -122,11 +122,13 @@ format: $(STAMPS)/lint
 	$(BIN)/ruff format $(PYTHON_SOURCES)
 	$(BIN)/clang-format -i $(CPP_FILES)
 
-# Minutes, and so not part of lint. What is compiled here is checked, each file once, headers with it.
+# Minutes, and so not part of lint. What is compiled here is checked, each file once, headers with it;
+# of files whose path matches TIDY: '/tests/' for the tests.
+TIDY ?= /src/
 tidy: $(STAMPS)/lint $(STAMPS)/requirements
 	$(configure-cpp)
 	$(BIN)/python -c 'import json, sys; print(*sorted({e["file"] for e in json.load(sys.stdin)}), sep="\n")' \
-	  < $(BUILD)/cpp/compile_commands.json | grep '\.cpp$$' \
+	  < $(BUILD)/cpp/compile_commands.json | grep '$(TIDY).*\.cpp$$' \
 	  | xargs -P $(JOBS) -n 1 $(BIN)/clang-tidy --quiet -p $(BUILD)/cpp
 
 # --- packages ----------------------------------------------------------------------------------
