@@ -199,6 +199,15 @@ def test_vmap(mesh):
         assert_qr(a, qi, ri)
 
 
+def dense_qr(a):
+    """jnp.linalg.qr, whose derivative for wide matrices older versions of JAX do not have."""
+    m, n = a.shape
+    if m >= n:
+        return jnp.linalg.qr(a)
+    q, r = jnp.linalg.qr(a[:, :m])
+    return q, jnp.concatenate([r, jnp.conj(q.T) @ a[:, m:]], axis=1)
+
+
 @pytest.mark.parametrize("dtype", ["float64", "complex128"])
 @pytest.mark.parametrize("shape", [(16, 16), (8, 24), (13, 5)])
 @pytest.mark.parametrize("kind", [AUTO, EXPLICIT])
@@ -217,7 +226,7 @@ def test_derivatives(dtype, shape, kind):
 
         return value
 
-    ours, theirs = loss(lambda a: jaxmg.qr(a, mesh=mesh)), loss(jnp.linalg.qr)
+    ours, theirs = loss(lambda a: jaxmg.qr(a, mesh=mesh)), loss(dense_qr)
     placed = put(a, mesh, *split)
     _, want = jax.jvp(theirs, (jnp.asarray(a),), (jnp.asarray(da),))
     if kind == AUTO:
@@ -228,7 +237,7 @@ def test_derivatives(dtype, shape, kind):
         assert relative(jax.jit(jax.grad(ours))(placed), want) < 1e-10
         return
     tangents = jax.jvp(lambda a: jaxmg.qr(a), (placed,), (put(da, mesh, *split),))[1]
-    expected = jax.jvp(jnp.linalg.qr, (jnp.asarray(a),), (jnp.asarray(da),))[1]
+    expected = jax.jvp(dense_qr, (jnp.asarray(a),), (jnp.asarray(da),))[1]
     signs = np.sign(np.diagonal(jaxmg.qr(placed)[1])[:k].real) * np.sign(
         np.diagonal(jnp.linalg.qr(a)[1])[:k].real
     )
