@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import Array, lax
+from jax.experimental import checkify
 from jax.sharding import PartitionSpec
 
 from . import _manual
@@ -74,6 +75,16 @@ def status(info: Array) -> Array:
 
 
 jitted_status: Callable[[Array], Array] = jax.jit(status)
+
+
+def report(routine: str, info: Array) -> None:
+    """Makes a failure an error under checkify.
+
+    Not for all who want the status: what jax.export serialises has no place for such a check.
+    """
+    found = status(info)
+    message = f"{routine} failed with status {{status}} (jaxmg.errors.explain)"
+    checkify.debug_check(found == 0, message, status=found)
 
 
 def rows_over_devices(r: Resolved, a: Array) -> Array:

@@ -9,7 +9,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jax.experimental import checkify
 
 from . import _cholesky, _complement, _matmul, _polar_rules, _svd, errors
 from ._arguments import check_backend, check_tile, giving_away
@@ -56,13 +55,6 @@ class Results:
 jax.tree_util.register_dataclass(Results, data_fields=["u", "s", "vh", "info"], meta_fields=[])
 
 
-def _report(info: Array) -> None:
-    status = _cholesky.status(info)
-    checkify.debug_check(
-        status == 0, "gesvd failed with status {status} (jaxmg.errors.explain)", status=status
-    )
-
-
 def _empty(call: Call) -> Results:
     o = call.operand
     rows = o.rows if call.full else 0
@@ -97,7 +89,7 @@ def svd_call(call: Call, a: Array) -> Results:
     else:
         out.s, out.info = _svd.values(r, a)
     if call.report:
-        _report(out.info)
+        _cholesky.report("gesvd", out.info)
     return out
 
 

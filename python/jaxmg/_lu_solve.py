@@ -9,11 +9,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jax.experimental import checkify
 
 from . import _lu, _lu_manual, _manual, errors
-from ._arguments import check_backend, check_tile, giving_away, precision_of, release
-from ._cholesky import jitted_status, status
+from ._arguments import check_backend, check_tile, precision_of, release
+from ._cholesky import jitted_status, report
 from ._context import calling_on
 from ._layout import AnyMesh
 from ._memory import check_memory
@@ -23,7 +22,7 @@ from ._potrs import (
     Results,
     Specs,
     prepare,
-    share_memory,
+    run_in_place,
     without_local_padding,
 )
 from ._prepared import Prepared, signature
@@ -54,10 +53,7 @@ def solve_call(call: Call, a: Array, b: Array) -> Results:
             x = constrain(r.layout, x, call.spec)
         out = Results(x=x, info=f.info, work=f.work)
     if call.want_status:
-        found = status(out.info)
-        checkify.debug_check(
-            found == 0, "lu_solve failed with status {status} (jaxmg.errors.explain)", status=found
-        )
+        report("lu_solve", out.info)
     out.x = out.x[:, 0] if vector else out.x
     out.info = out.info if call.want_status else None
     out.work = out.work if call.keep_work else None
@@ -66,20 +62,6 @@ def solve_call(call: Call, a: Array, b: Array) -> Results:
 
 run = jax.jit(solve_call, static_argnums=0)
 _run_donating = jax.jit(solve_call, static_argnums=0, donate_argnums=1)
-
-
-def _run_in_place(call: Call, a: Array, b: Array) -> Results:
-    """Takes over the buffer of `a`, which is gone afterwards in any case."""
-    if share_memory(a, b):  # a buffer that is given away must not be read under another name
-        out: Results = run(call, a, b)
-        jax.block_until_ready(out.x)
-        a.delete()
-        return out
-    call = dataclasses.replace(call, r=dataclasses.replace(call.r, exposed=True), keep_work=True)
-    with giving_away(a):
-        out = _run_donating(call, a, b)
-    out.work = None
-    return out
 
 
 _prepared: Prepared[Call] = Prepared()
@@ -182,7 +164,7 @@ def lu_solve(
             _prepared.put(key, call)
     eager = is_concrete(a) and is_concrete(b)
     with calling_on(call.r.layout):
-        out = (_run_in_place if donate and eager else run)(call, a, b)
+        out = run_in_place(run, _run_donating, call, a, b) if donate and eager else run(call, a, b)
     if donate and eager:
         release(given)
     if check and is_concrete(out.info):

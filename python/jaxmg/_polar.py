@@ -9,7 +9,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jax.experimental import checkify
 
 from . import _cholesky, _matmul, _polar_rules, errors
 from ._arguments import check_backend, check_tile, giving_away
@@ -54,13 +53,6 @@ class Results:
 jax.tree_util.register_dataclass(Results, data_fields=["u", "h", "info"], meta_fields=[])
 
 
-def _report(info: Array) -> None:
-    status = _cholesky.status(info)
-    checkify.debug_check(
-        status == 0, "polar failed with status {status} (jaxmg.errors.explain)", status=status
-    )
-
-
 def _empty(call: Call) -> Results:
     o = call.operand
     size = o.rows if call.left else o.columns
@@ -91,7 +83,7 @@ def polar_call(call: Call, a: Array) -> Results:
     if wide:
         u = _matmul.adjoint(ring, u, r.m)
     if call.report:
-        _report(info)
+        _cholesky.report("polar", info)
     return Results(u, h, info)
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
-from jax.experimental import checkify
 from jax.sharding import PartitionSpec
 
 from . import _cholesky, _manual, _mixed, _native, errors
@@ -119,14 +119,6 @@ def without_local_padding(layout: Layout, a: Array, local_rows: int) -> Array:
     return out
 
 
-def _report(info: Array) -> None:
-    # Not for all who want the status: what jax.export serialises has no place for such a check.
-    status = _cholesky.status(info)
-    checkify.debug_check(
-        status == 0, "potrs failed with status {status} (jaxmg.errors.explain)", status=status
-    )
-
-
 def _on_blocks(call: Call, a: Array, b: Array | None) -> Results:
     """Inside the caller's shard_map."""
     r, source = call.r, varying(a)
@@ -208,7 +200,7 @@ def solve_call(call: Call, a: Array, b: Array | None = None) -> Results:
     else:
         out = _on_arrays(call, a, b)
     if call.report:
-        _report(out.info)
+        _cholesky.report("potrs", out.info)
     if vector:
         out.x = out.x[:, 0]
     return out
@@ -228,16 +220,19 @@ def share_memory(a: Array, b: Array) -> bool:
     return bool(first & second)
 
 
-def _run_in_place(call: Call, a: Array, b: Array) -> Results:
+Run = Callable[[Call, Array, Array], Results]
+
+
+def run_in_place(run: Run, run_donating: Run, call: Call, a: Array, b: Array) -> Results:
     """Takes over the buffer of `a`, which is gone afterwards in any case."""
     if share_memory(a, b):  # a buffer that is given away must not be read under another name
-        out: Results = run(call, a, b)
+        out = run(call, a, b)
         jax.block_until_ready(out.x)
         a.delete()
         return out
     call = dataclasses.replace(call, r=dataclasses.replace(call.r, exposed=True), keep_work=True)
     with giving_away(a):
-        out = _run_donating(call, a, b)
+        out = run_donating(call, a, b)
     out.work = None
     return out
 
@@ -478,7 +473,7 @@ def potrs(
             _prepared.put(key, call)
     eager = is_concrete(a) and is_concrete(b)
     with calling_on(call.r.layout):
-        out = (_run_in_place if donate and eager else run)(call, a, b)
+        out = run_in_place(run, _run_donating, call, a, b) if donate and eager else run(call, a, b)
     if donate and eager:
         release(given)
     if check and is_concrete(out.info):

@@ -19,6 +19,7 @@ from typing import Any
 import jax.numpy as jnp
 from jax import Array, lax
 
+from ._dot import contract
 from ._layout import Layout
 from ._vma import vary, varying
 
@@ -28,10 +29,8 @@ def block_rows(layout: Layout, size: int) -> int:
 
 
 def _dot(a: Array, b: Array, left: int, right: int) -> Array:
-    """Sum over axis `left` of a and axis `right` of b, in the full precision of the type."""
-    dims = (((left,), (right,)), ((), ()))
-    out: Array = lax.dot_general(a, b, dims, precision=lax.Precision.HIGHEST)
-    return out
+    """Sum over axis `left` of a and axis `right` of b."""
+    return contract(a, b, (((left,), (right,)), ((), ())))
 
 
 def _pad_columns(x: Array, columns: int) -> Array:

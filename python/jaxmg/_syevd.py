@@ -9,7 +9,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
-from jax.experimental import checkify
 
 from . import _cholesky, _eig, _eig_manual, _matmul, errors
 from ._arguments import (
@@ -62,13 +61,6 @@ class Results:
 jax.tree_util.register_dataclass(Results, data_fields=["w", "v", "info"], meta_fields=[])
 
 
-def _report(info: Array) -> None:
-    status = _cholesky.status(info)
-    checkify.debug_check(
-        status == 0, "syevd failed with status {status} (jaxmg.errors.explain)", status=status
-    )
-
-
 def _empty(call: Call) -> Results:
     shape = (call.operand.stored_rows, call.count)
     return Results(
@@ -99,7 +91,7 @@ def eigen_call(call: Call, a: Array) -> Results:
             out = _eig.some(r, call.first, call.count, a)
     w, *v, info = out
     if call.report:
-        _report(info)
+        _cholesky.report("syevd", info)
     chosen = lax.slice_in_dim(w, call.first, call.first + call.count)
     return Results(chosen, v[0] if v else None, info)
 

@@ -190,6 +190,8 @@ Size aux_count(Size n, int ranks, Size tile);
 // solve with them.
 Size lu_aux_count(const PlanRequest& request, Size tile);
 
+// getrf, getrs, getdet
+bool is_lu(Routine routine);
 // geqrf, ormqr, orgqr, qr_r, geqrs
 bool is_qr(Routine routine);
 

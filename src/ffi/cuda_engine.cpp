@@ -206,25 +206,30 @@ class RankCall {
  private:
   PlanRequest full_request() {
     PlanRequest request = team_.kind.request;
+    const Size tile = Plan(request).tile();
     request.library_bytes =
-        device_.lanes().library_bytes(request.type, Plan(request).tile(), panel_rows(request));
+        device_.lanes().library_bytes(request.type, tile, panel_rows(request, tile));
     if (team_.vendor) {
       request.vendor_bytes = team_.vendor->library().workspace_bytes();
     }
     return request;
   }
 
-  static tile::PanelRows panel_rows(const PlanRequest& request) {
-    return {orthonormal_rows(request, Plan(request).tile()),
-            request.routine == Routine::getrf ? request.n : 0};
+  static tile::PanelRows panel_rows(const PlanRequest& request, Size tile) {
+    return {orthonormal_rows(request, tile), request.routine == Routine::getrf ? request.n : 0};
   }
 
   // Everything that can fail before work has been enqueued.
   void prepare() {
     operands_ = sort_operands(call_, plan_);
-    device_.prepare(plan_.request().type);
+    using tile::Kernels;
+    const DType type = plan_.request().type;
+    device_.prepare(type, Kernels::common);
     if (is_qr(plan_.routine())) {
-      device_.prepare_qr(plan_.request().type);
+      device_.prepare(type, Kernels::qr);
+    }
+    if (is_lu(plan_.routine())) {
+      device_.prepare(type, Kernels::lu);
     }
     const Size bytes = plan_.scratch_bytes();
     scratch_ =
@@ -241,7 +246,7 @@ class RankCall {
     const Workspace workspace(plan_, scratch_);
     const Entry library = plan_.entry(Buffer::library);
     lanes.bind(workspace.get<float>(Buffer::library), library.bytes(), plan_.request().type,
-               plan_.tile(), panel_rows(plan_.request()));
+               plan_.tile(), panel_rows(plan_.request(), plan_.tile()));
     StreamFork fork(comm_, lanes, device_.events(), static_cast<cudaStream_t>(call_.stream));
     for (const AliasedPair& pair : operands_.aliased) {
       JAXMG_CUDA_CHECK(cudaMemcpyAsync(pair.to, pair.from, pair.bytes, cudaMemcpyDeviceToDevice,

@@ -42,10 +42,8 @@
 //                    of the n + m rows of a, the first n <- their lower Cholesky factor L (what is
 //                    above the diagonal loses its meaning), the others <- (the others) inv(L)^H;
 //                    info as for potrf
-//   inverse_block    edge of the blocks that invert_blocks inverts; 0: triangular solves are better
-//   invert_blocks(lane, n, l, ldl, x, ldx)
-//                    with B the block diagonal of L: x <- inv(B) on its diagonal blocks, inv(B) L
-//                    below them, 0 above; nothing if inverse_block is 0
+//   inverse_block    edge of the blocks that invert_unit_blocks inverts; 0: triangular solves are
+//                    better
 //   invert_lower(lane, n, l, ldl, x, ldx)
 //                    x <- inv(L), or nothing where solve_diagonal needs none
 //   solve_diagonal(lane, op, m, n, l, ldl, x, ldx, b, ldb, work)
@@ -71,7 +69,8 @@
 //   invert_triangle(lane, uplo, diag, n, a, lda, x, ldx)
 //                    x <- what solve_triangle needs of the triangle, or nothing
 //   invert_unit_blocks(lane, n, l, ldl, x, ldx)
-//                    as invert_blocks, of the unit lower triangle of l
+//                    with L the unit lower triangle of l and B its block diagonal: x <- inv(B) on
+//                    the diagonal blocks, inv(B) L below them, 0 above
 //   solve_triangle(lane, uplo, op, diag, m, n, a, lda, x, ldx, b, ldb, work)
 //                    b (m x n) <- b inv(op(A)), op none or transpose; work holds m n elements
 //   log_phase(lane, n, x, stride, log, phase)

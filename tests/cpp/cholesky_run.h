@@ -3,8 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include <cstring>
-
 #include "algo/cholesky.h"
 #include "algo/cholesky_inverse.h"
 #include "algo/cholesky_logdet.h"
@@ -13,6 +11,7 @@
 #include "algo/first_failing_minor.h"
 #include "matrices.h"
 #include "run_ranks.h"
+#include "split_rows.h"
 #include "tile/cpu/cpu.h"
 
 namespace jaxmg::test {
@@ -88,32 +87,14 @@ struct Run {
     request.replicated_rhs = replicated;
     const Plan plan(request);
     const Distribution dist = plan.distribution();
-    Matrix<T> x(n, b.cols);
     std::vector<Matrix<T>> parts(static_cast<std::size_t>(ranks));
     each_rank(plan, [&](Rank<Cpu>& rank, std::size_t r) {
-      const int me = rank.comm.rank();
-      Matrix<T> mine = replicated ? b : Matrix<T>(dist.capacity(), b.cols);
-      for (Size i = 0; !replicated && i < dist.local_size(me); ++i) {
-        const Size row = *dist.global(me, LocalIndex(i));
-        std::copy_n(b.data.begin() + row * b.cols, b.cols, mine.data.begin() + i * b.cols);
-      }
+      Matrix<T> mine = rows_of_rank(b, dist, rank.comm.rank(), replicated);
       cholesky_solve<Cpu, T>(rank, shard[r].data(), inverse[r].data(), &info[r], mine.data.data(),
                              mine.data.data());
       parts[r] = mine;
     });
-    for (int r = 0; r < ranks; ++r) {
-      const Matrix<T>& mine = parts[static_cast<std::size_t>(r)];
-      for (Size i = 0; i < dist.local_size(r); ++i) {
-        const Size row = *dist.global(r, LocalIndex(i));
-        std::copy_n(mine.data.begin() + (replicated ? row : i) * b.cols, b.cols,
-                    x.data.begin() + row * b.cols);
-      }
-      if (replicated && !mine.data.empty()) {  // all ranks hold the same bits
-        EXPECT_EQ(
-            0, std::memcmp(mine.data.data(), parts[0].data.data(), sizeof(T) * mine.data.size()));
-      }
-    }
-    return x;
+    return joined_rows(parts, dist, replicated);
   }
 
   // What the shards hold, put together.

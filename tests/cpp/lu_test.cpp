@@ -9,6 +9,7 @@
 #include "algo/lu_solve.h"
 #include "matrices.h"
 #include "run_ranks.h"
+#include "split_rows.h"
 #include "tile/cpu/cpu.h"
 #include "tile/cpu/pool.h"
 
@@ -83,32 +84,14 @@ struct Run {
     request.transpose = transpose;
     const Plan plan(request);
     const Distribution dist = plan.distribution();
-    Matrix<T> x(n, b.cols);
     std::vector<Matrix<T>> parts(static_cast<std::size_t>(ranks));
     each_rank(plan, [&](Rank<Cpu>& rank, std::size_t r) {
-      const int me = rank.comm.rank();
-      Matrix<T> mine = replicated ? b : Matrix<T>(dist.capacity(), b.cols);
-      for (Size i = 0; !replicated && i < dist.local_size(me); ++i) {
-        const Size row = *dist.global(me, LocalIndex(i));
-        std::copy_n(b.data.begin() + row * b.cols, b.cols, mine.data.begin() + i * b.cols);
-      }
+      Matrix<T> mine = rows_of_rank(b, dist, rank.comm.rank(), replicated);
       lu_solve<Cpu, T>(rank, shard[r].data(), nullptr, pivots[r].data(), &info[r],
                        mine.data.data());
       parts[r] = mine;
     });
-    for (int r = 0; r < ranks; ++r) {
-      const Matrix<T>& mine = parts[static_cast<std::size_t>(r)];
-      for (Size i = 0; i < dist.local_size(r); ++i) {
-        const Size row = *dist.global(r, LocalIndex(i));
-        std::copy_n(mine.data.begin() + (replicated ? row : i) * b.cols, b.cols,
-                    x.data.begin() + row * b.cols);
-      }
-      if (replicated && !mine.data.empty()) {  // all ranks hold the same bits
-        EXPECT_EQ(
-            0, std::memcmp(mine.data.data(), parts[0].data.data(), sizeof(T) * mine.data.size()));
-      }
-    }
-    return x;
+    return joined_rows(parts, dist, replicated);
   }
 
   std::pair<T, double> determinant() {

@@ -2,9 +2,8 @@
 // statuses and the meeting of the ranks. On thread ranks, with a naive library.
 #include <gtest/gtest.h>
 
-#include <cstring>
-
 #include "run_ranks.h"
+#include "split_rows.h"
 #include "vendor/cholesky.h"
 #include "vendor_library.h"
 
@@ -72,31 +71,13 @@ struct Run {
     request.replicated_rhs = replicated;
     const Plan plan(request);
     const Distribution dist = plan.distribution();
-    Matrix<T> x(n, b.cols);
     std::vector<Matrix<T>> parts(static_cast<std::size_t>(ranks));
     each_rank(plan, [&](Rank<Cpu>& rank, vendor::Session& session, std::size_t r) {
-      const int me = rank.comm.rank();
-      Matrix<T> mine = replicated ? b : Matrix<T>(dist.capacity(), b.cols);
-      for (Size i = 0; !replicated && i < dist.local_size(me); ++i) {
-        const Size row = *dist.global(me, LocalIndex(i));
-        std::copy_n(b.data.begin() + row * b.cols, b.cols, mine.data.begin() + i * b.cols);
-      }
+      Matrix<T> mine = rows_of_rank(b, dist, rank.comm.rank(), replicated);
       vendor::potrs<Cpu, T>(rank, session, shard[r].data(), &info[r], mine.data.data());
       parts[r] = mine;
     });
-    for (int r = 0; r < ranks; ++r) {
-      const Matrix<T>& mine = parts[static_cast<std::size_t>(r)];
-      for (Size i = 0; i < dist.local_size(r); ++i) {
-        const Size row = *dist.global(r, LocalIndex(i));
-        std::copy_n(mine.data.begin() + (replicated ? row : i) * b.cols, b.cols,
-                    x.data.begin() + row * b.cols);
-      }
-      if (replicated && !mine.data.empty()) {
-        EXPECT_EQ(
-            0, std::memcmp(mine.data.data(), parts[0].data.data(), sizeof(T) * mine.data.size()));
-      }
-    }
-    return x;
+    return joined_rows(parts, dist, replicated);
   }
 
   Matrix<T> inverted() {

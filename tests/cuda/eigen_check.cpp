@@ -39,7 +39,7 @@ PlanRequest eigen_request(GpuRank& gpu, Size n, Size tile, const Wanted& wanted)
 template <class T>
 double solve(GpuRank& gpu, const Plan& plan, const Wanted& wanted, T* a, Real<T>* w, T* v,
              Info* info) {
-  gpu.context.prepare(dtype_of<T>);
+  gpu.context.prepare(dtype_of<T>, tile::Kernels::common);
   DeviceArray<char> scratch(std::max<Size>(1, plan.scratch_bytes()));
   JAXMG_CUDA_CHECK(cudaMemset(scratch.get(), 0xff, scratch.bytes()));
   JAXMG_CUDA_CHECK(cudaDeviceSynchronize());

@@ -168,8 +168,8 @@ template <class T>
 class QrRun {
  public:
   QrRun(GpuRank& gpu, Size m, Size n, Size tile) : gpu_(gpu), m_(m), n_(n), tile_(tile) {
-    gpu_.context.prepare(dtype_of<T>);
-    gpu_.context.prepare_qr(dtype_of<T>);
+    gpu_.context.prepare(dtype_of<T>, tile::Kernels::common);
+    gpu_.context.prepare(dtype_of<T>, tile::Kernels::qr);
   }
 
   PlanRequest request(Routine routine, Size nrhs = 1) const {
@@ -316,8 +316,8 @@ void check_type(int devices) {
     const auto set = tile::DeviceSet::get({0});
     const tile::DeviceGuard guard(0);
     auto& context = set->context(0);
-    context.prepare(dtype_of<T>);
-    context.prepare_qr(dtype_of<T>);
+    context.prepare(dtype_of<T>, tile::Kernels::common);
+    context.prepare(dtype_of<T>, tile::Kernels::qr);
     auto& lanes = context.lanes();
     DeviceArray<char> library(lanes.library_bytes(dtype_of<T>, 128, {.qr = 2000}));
     lanes.bind(library.get(), library.count(), dtype_of<T>, 128, {.qr = 2000});

@@ -20,7 +20,8 @@ class RankRun {
   RankRun(GpuRank& gpu, Size n, Size tile, Triangle valid = Triangle::whole, Size group = 0,
           Precision precision = Precision::native)
       : gpu_(gpu), n_(n), tile_(tile), valid_(valid), group_(group), precision_(precision) {
-    gpu_.context.prepare(dtype_of<T>);
+    gpu_.context.prepare(dtype_of<T>, tile::Kernels::common);
+    gpu_.context.prepare(dtype_of<T>, tile::Kernels::lu);
   }
 
   PlanRequest request(Routine routine) const {

@@ -319,7 +319,7 @@ void check_hermitian_test(CudaLane& lane) {
 
 template <class T>
 void check_type(tile::DeviceContext& context) {
-  context.prepare(dtype_of<T>);
+  context.prepare(dtype_of<T>, tile::Kernels::common);
   auto& lanes = context.lanes();
   const Size tile = 256;
   DeviceArray<char> library(lanes.library_bytes(dtype_of<T>, tile));

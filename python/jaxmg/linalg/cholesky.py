@@ -11,7 +11,6 @@ import numpy as np
 from jax import Array
 
 from .._arguments import (
-    broadcast_batches,
     cast,
     check_tile,
     common_dtype,
@@ -32,6 +31,7 @@ from .._memory import check_memory
 from .._potrs import Specs, potrs
 from .._prepared import Prepared, signature
 from .._resolve import check_mesh, check_specs, is_concrete, resolve
+from ._batches import solve_batches
 from .triangular import solve_triangular
 
 ORDERS = {"relabelled": RELABELLED, "natural": NATURAL}
@@ -172,43 +172,17 @@ def cho_solve(
     return factor.solve(b)
 
 
-def solve(
+def solve_positive_definite(
     a: Any,
     b: Any,
-    lower: bool | None = None,
-    overwrite_a: bool = False,
-    overwrite_b: bool = False,
-    check_finite: bool = True,
-    assume_a: str = "gen",
+    lower: bool | None,
+    overwrite_a: bool,
     *,
-    mesh: AnyMesh | None = None,
-    in_specs: Specs = None,
-    precision: Any = None,
+    mesh: AnyMesh | None,
+    in_specs: Specs,
+    precision: Any,
 ) -> Array:
-    """Solves A x = b.
-
-    Args:
-        a: the matrix, shape (..., n, n).
-        b: shape (n,), or (..., n, k) whose batch axes broadcast with those of `a`. Only a b of
-            one axis is a vector.
-        lower: True or False says that only the lower or upper triangle is valid. None: all is.
-        overwrite_a: eagerly, whether a single matrix may be overwritten; it is deleted then.
-        overwrite_b: accepted as in SciPy, without effect.
-        check_finite: accepted as in SciPy. NaN and infinities always give NaN.
-        assume_a: "pos": A is Hermitian positive definite.
-        mesh: the mesh to work on; None finds it from `a` or the context.
-        in_specs: the specs of `a` and `b`.
-        precision: as in :func:`jaxmg.potrs`; "mixed" factors in 32 bits and refines.
-
-    Returns:
-        x with the shape of `b` (batch axes broadcast); NaN if A is not positive definite.
-
-    Raises:
-        ValueError, TypeError: an argument is not acceptable; the message names it.
-    """
-    del overwrite_b, check_finite
-    if assume_a not in ("pos", "positive definite"):
-        raise ValueError(f"assume_a: got {assume_a!r}; accepted is 'pos'.")
+    """:func:`jaxmg.linalg.solve` with ``assume_a="pos"``."""
     a, b = square_matrices("solve", a), host_or_device(b, "b")
     options: dict[str, Any] = {"mesh": mesh, "in_specs": in_specs, "lower": lower}
     options["precision"] = precision
@@ -217,21 +191,7 @@ def solve(
         return out
     dtype = common_dtype("solve", a=a, b=b)
     a, b = jnp.asarray(cast(a, dtype)), jnp.asarray(cast(b, dtype))
-    if b.ndim == 0 or b.shape[-1 if b.ndim == 1 else -2] != a.shape[-1]:
-        raise ValueError(
-            f"solve: b has shape {tuple(b.shape)} beside matrices of shape {tuple(a.shape)}; "
-            "accepted are (n,) for one vector and (..., n, k)."
-        )
-    batch = broadcast_batches("solve", a.shape[:-2], b.shape[:-2] if b.ndim > 1 else ())
-    mapped = b.ndim > 1
-    b = jnp.broadcast_to(b, (*batch, *b.shape[-2:])) if mapped else b
-    whole = a.ndim == 2
-    a = a if whole else jnp.broadcast_to(a, (*batch, *a.shape[-2:]))
-    function: Any = lambda x, y: potrs(x, y, **options)  # noqa: E731
-    for _ in batch:
-        function = jax.vmap(function, (None if whole else 0, 0 if mapped else None))
-    x: Array = function(a, b)
-    return x
+    return solve_batches(lambda x, y: potrs(x, y, **options), a, b)
 
 
 def logdet(

@@ -9,7 +9,6 @@ import jax.numpy as jnp
 from jax import Array
 
 from .._arguments import (
-    broadcast_batches,
     cast,
     check_tile,
     common_dtype,
@@ -26,7 +25,8 @@ from .._lu_solve import lu_solve as solve_one
 from .._memory import check_memory
 from .._potrs import Specs
 from .._resolve import check_mesh, check_specs, is_concrete, resolve
-from .cholesky import solve as solve_positive_definite
+from ._batches import solve_batches
+from .cholesky import solve_positive_definite
 
 _KINDS = {
     "gen": "gen",
@@ -218,17 +218,7 @@ def solve(
         raise ValueError(f"assume_a: got {assume_a!r}; accepted are {tuple(_KINDS)}.")
     options: dict[str, Any] = {"mesh": mesh, "in_specs": in_specs}
     if kind == "pos":
-        return solve_positive_definite(
-            a,
-            b,
-            lower,
-            overwrite_a,
-            overwrite_b,
-            check_finite,
-            "pos",
-            precision=precision,
-            **options,
-        )
+        return solve_positive_definite(a, b, lower, overwrite_a, precision=precision, **options)
     if precision_of(precision) == MIXED:
         raise ValueError("precision: got 'mixed' for a general matrix; it needs assume_a='pos'.")
     given, b = a, host_or_device(b, "b")
@@ -246,21 +236,7 @@ def solve(
         if overwrite_a and is_concrete(given):
             release(given)
         return out
-    a, b = jnp.asarray(a), jnp.asarray(b)
-    if b.ndim == 0 or b.shape[-1 if b.ndim == 1 else -2] != a.shape[-1]:
-        raise ValueError(
-            f"solve: b has shape {tuple(b.shape)} beside matrices of shape {tuple(a.shape)}; "
-            "accepted are (n,) for one vector and (..., n, k)."
-        )
-    batch = broadcast_batches("solve", a.shape[:-2], b.shape[:-2] if b.ndim > 1 else ())
-    mapped, whole = b.ndim > 1, a.ndim == 2
-    b = jnp.broadcast_to(b, (*batch, *b.shape[-2:])) if mapped else b
-    a = a if whole else jnp.broadcast_to(a, (*batch, *a.shape[-2:]))
-    function: Any = lambda x, y: solve_one(x, y, **options)  # noqa: E731
-    for _ in batch:
-        function = jax.vmap(function, (None if whole else 0, 0 if mapped else None))
-    x: Array = function(a, b)
-    return x
+    return solve_batches(lambda x, y: solve_one(x, y, **options), jnp.asarray(a), jnp.asarray(b))
 
 
 def inv(

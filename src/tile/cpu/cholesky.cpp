@@ -106,9 +106,6 @@ template <class T>
 void Cpu::invert_lower(Lane&, Size, const T*, Size, T*, Size) {}
 
 template <class T>
-void Cpu::invert_blocks(Lane&, Size, const T*, Size, T*, Size) {}
-
-template <class T>
 void Cpu::solve_diagonal(Lane& lane, Op op, Size m, Size n, const T* l, Size ldl, const T*, Size,
                          T* b, Size ldb, T*) {
   trsm(lane, Side::right, Uplo::lower, op, Diag::non_unit, m, n, T(1), l, ldl, b, ldb);
@@ -129,7 +126,6 @@ void Cpu::log_diagonal(Lane&, Size n, const T* l, Size ldl, Real<T>* result) {
 #define JAXMG_INSTANTIATE(T)                                                                      \
   template void Cpu::potrf<T>(Lane&, Size, T*, Size, Size, Info*);                                \
   template void Cpu::invert_lower<T>(Lane&, Size, const T*, Size, T*, Size);                      \
-  template void Cpu::invert_blocks<T>(Lane&, Size, const T*, Size, T*, Size);                     \
   template void Cpu::factor_panel<T>(Lane&, Size, Size, T*, Size, Size, Info*);                   \
   template void Cpu::solve_diagonal<T>(Lane&, Op, Size, Size, const T*, Size, const T*, Size, T*, \
                                        Size, T*);                                                 \

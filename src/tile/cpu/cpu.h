@@ -50,8 +50,6 @@ struct Cpu {
   template <class T>
   static void factor_panel(Lane& lane, Size n, Size m, T* a, Size lda, Size position, Info* info);
   template <class T>
-  static void invert_blocks(Lane& lane, Size n, const T* l, Size ldl, T* x, Size ldx);
-  template <class T>
   static void invert_lower(Lane& lane, Size n, const T* l, Size ldl, T* x, Size ldx);
   template <class T>
   static void solve_diagonal(Lane& lane, Op op, Size m, Size n, const T* l, Size ldl, const T* x,

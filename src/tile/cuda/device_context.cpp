@@ -83,22 +83,7 @@ void warm_up_qr(CudaLane& lane, char* memory) {
   Cuda::check_diagonal<T>(lane, n, a, n, 0, info);
 }
 
-void warm_up_qr(DType type, CudaLane& lane, char* memory) {
-  switch (type) {
-    case DType::f32:
-      return warm_up_qr<float>(lane, memory);
-    case DType::f64:
-      return warm_up_qr<double>(lane, memory);
-    case DType::c64:
-      return warm_up_qr<std::complex<float>>(lane, memory);
-    case DType::c128:
-      return warm_up_qr<std::complex<double>>(lane, memory);
-    case DType::i32:
-      return;
-  }
-}
-
-// The same for LU; after the above, with the identity in all tiles.
+// The same for LU.
 template <class T>
 void warm_up_lu(CudaLane& lane, char* memory) {
   constexpr Size n = kWarmUpTile;
@@ -114,8 +99,11 @@ void warm_up_lu(CudaLane& lane, char* memory) {
   auto* const integers = reinterpret_cast<std::int32_t*>(small + 512);  // 6 n
   const RowMoves moves{integers + n, integers + 3 * n};
   std::int32_t* const order = integers + 5 * n;
-  Cuda::fill<T>(lane, n, n, T(0), T(1), a, n);
-  Cuda::fill<T>(lane, n, n, T(0), T(1), b, n);
+  Cuda::reset(lane, info);
+  for (T* const tile_of : {a, b, x, work}) {
+    Cuda::fill<T>(lane, n, n, T(0), T(1), tile_of, n);
+  }
+  Cuda::fill<Real<T>>(lane, 1, 1, Real<T>(0), Real<T>(0), real, 1);
   Cuda::fill<T>(lane, 1, 1, T(1), T(1), phase, 1);
   Cuda::check_finite<T>(lane, n, n, a, n, info);
   Cuda::getrf<T>(lane, n, n, a, n, 0, integers, 0, 0, info);
@@ -145,24 +133,43 @@ void warm_up_lu(CudaLane& lane, char* memory) {
 }
 
 template <class T>
-void warm_up_all(CudaLane& lane, char* memory) {
-  warm_up<T>(lane, memory);
-  warm_up_lu<T>(lane, memory);
+void warm_up(Kernels kernels, CudaLane& lane, char* memory) {
+  switch (kernels) {
+    case Kernels::common:
+      return warm_up<T>(lane, memory);
+    case Kernels::lu:
+      return warm_up_lu<T>(lane, memory);
+    case Kernels::qr:
+      return warm_up_qr<T>(lane, memory);
+  }
 }
 
-void warm_up(DType type, CudaLane& lane, char* memory) {
+void warm_up(DType type, Kernels kernels, CudaLane& lane, char* memory) {
   switch (type) {
     case DType::f32:
-      return warm_up_all<float>(lane, memory);
+      return warm_up<float>(kernels, lane, memory);
     case DType::f64:
-      return warm_up_all<double>(lane, memory);
+      return warm_up<double>(kernels, lane, memory);
     case DType::c64:
-      return warm_up_all<std::complex<float>>(lane, memory);
+      return warm_up<std::complex<float>>(kernels, lane, memory);
     case DType::c128:
-      return warm_up_all<std::complex<double>>(lane, memory);
+      return warm_up<std::complex<double>>(kernels, lane, memory);
     case DType::i32:
       return;
   }
+}
+
+Size warm_up_scratch(DType type, Kernels kernels, CudaLane& lane) {
+  switch (kernels) {
+    case Kernels::common:
+      return std::max(inversion_bytes(type, kWarmUpTile), potrf_bytes(lane, type, kWarmUpTile));
+    case Kernels::lu:
+      return std::max(inversion_bytes(type, kWarmUpTile),
+                      getrf_bytes(lane, type, kWarmUpTile, kWarmUpTile));
+    case Kernels::qr:
+      return qr_bytes(lane, type, kWarmUpTile, kWarmUpTile);
+  }
+  return 0;
 }
 
 }  // namespace
@@ -184,40 +191,22 @@ DeviceContext::~DeviceContext() {
   cudaSetDevice(previous);
 }
 
-void DeviceContext::prepare(DType type) {
+void DeviceContext::prepare(DType type, Kernels kernels) {
+  auto& of_kind = prepared_[static_cast<std::size_t>(kernels)];
   const auto slot = static_cast<std::size_t>(type);
-  if (slot >= prepared_.size() || prepared_[slot]) {
+  if (slot >= of_kind.size() || of_kind[slot]) {
     return;
   }
   const Size tiles = 4 * kWarmUpTile * kWarmUpTile * size_of(type) + 4096;
-  const Size scratch =
-      std::max({inversion_bytes(type, kWarmUpTile), potrf_bytes(lanes_->panel, type, kWarmUpTile),
-                getrf_bytes(lanes_->panel, type, kWarmUpTile, kWarmUpTile)});
+  const Size scratch = warm_up_scratch(type, kernels, lanes_->panel);
   CudaStaging memory(tiles + scratch);
   for (CudaLane* lane : {&lanes_->panel, &lanes_->update}) {
     lane->set_workspace(nullptr, 0, memory.data() + tiles, scratch);
-    warm_up(type, *lane, memory.data());
+    warm_up(type, kernels, *lane, memory.data());
     JAXMG_CUDA_CHECK(cudaStreamSynchronize(lane->stream()));
     lane->set_workspace(nullptr, 0, nullptr, 0);
   }
-  prepared_[slot] = true;
-}
-
-void DeviceContext::prepare_qr(DType type) {
-  const auto slot = static_cast<std::size_t>(type);
-  if (slot >= prepared_qr_.size() || prepared_qr_[slot]) {
-    return;
-  }
-  const Size tiles = 4 * kWarmUpTile * kWarmUpTile * size_of(type) + 1024;
-  const Size scratch = qr_bytes(lanes_->panel, type, kWarmUpTile, kWarmUpTile);
-  CudaStaging memory(tiles + scratch);
-  for (CudaLane* lane : {&lanes_->panel, &lanes_->update}) {
-    lane->set_workspace(nullptr, 0, memory.data() + tiles, scratch);
-    warm_up_qr(type, *lane, memory.data());
-    JAXMG_CUDA_CHECK(cudaStreamSynchronize(lane->stream()));
-    lane->set_workspace(nullptr, 0, nullptr, 0);
-  }
-  prepared_qr_[slot] = true;
+  of_kind[slot] = true;
 }
 
 void DeviceContext::reserve_staging(Size bytes) {

@@ -14,6 +14,9 @@
 
 namespace jaxmg::tile {
 
+// What is loaded together: what every routine may use, and what is LU's or QR's alone.
+enum class Kernels { common, lu, qr };
+
 // One device's, owned once per process.
 class DeviceContext {
  public:
@@ -33,9 +36,7 @@ class DeviceContext {
   // Loads the libraries' and our own kernels of a type by using them once, so that no module is
   // loaded, nor a handle made, while ranks wait for each other. The device must be current, and
   // busy() held.
-  void prepare(DType type);
-  // The same for what only QR factorisations use.
-  void prepare_qr(DType type);
+  void prepare(DType type, Kernels kernels);
 
   // Makes the staging block at least this large.
   void reserve_staging(Size bytes);
@@ -46,8 +47,7 @@ class DeviceContext {
   std::unique_ptr<CudaLanes> lanes_;
   std::unique_ptr<CudaStaging> staging_;
   std::mutex busy_;
-  std::array<bool, 4> prepared_{};  // by DType
-  std::array<bool, 4> prepared_qr_{};
+  std::array<std::array<bool, 4>, 3> prepared_{};  // by Kernels and DType
 };
 
 // The devices of a group of ranks, in rank order.
