@@ -69,6 +69,8 @@ _NVIDIA: dict[int, tuple[tuple[str, str], ...]] = {
 _OPTIONAL: dict[str, dict[int, tuple[str, str]]] = {
     "cusolvermg": {12: ("cusolver", "libcusolverMg.so.11"), 13: ("cu13", "libcusolverMg.so.12")},
 }
+# And the devices that it takes.
+MOST_DEVICES = {"cusolvermg": 32}
 
 
 @dataclass
@@ -310,8 +312,8 @@ def optional_library(backend: str) -> tuple[str, str | None]:
     return soname, _preload(package, soname)
 
 
-def require_backend(backend: str, platform: str) -> None:
-    """Raises BackendUnavailableError if calls on `platform` cannot use `backend`."""
+def require_backend(backend: str, platform: str, ranks: int = 1) -> None:
+    """Raises BackendUnavailableError if calls on `ranks` devices cannot use `backend`."""
     if backend == "native":
         return
     if platform != "cuda":
@@ -326,6 +328,11 @@ def require_backend(backend: str, platform: str) -> None:
             f"backend={backend!r} needs {soname}, which is neither in the Python package "
             "nvidia-cusolver nor where the loader looks (LD_LIBRARY_PATH). Install it with JAX's "
             "CUDA packages, or leave backend out: the built-in engine does not use it."
+        )
+    if ranks > MOST_DEVICES[backend]:
+        raise BackendUnavailableError(
+            f"backend={backend!r} takes at most {MOST_DEVICES[backend]} devices; the mesh has "
+            f"{ranks}. Leave backend out: the built-in engine has no such limit."
         )
 
 

@@ -229,7 +229,8 @@ class RankCall {
     using tile::Kernels;
     const DType type = plan_.request().type;
     device_.prepare(type, Kernels::common);
-    if (is_qr(plan_.routine())) {
+    // A vendor's LU is looked at with a kernel of QR's.
+    if (is_qr(plan_.routine()) || (team_.vendor && is_lu(plan_.routine()))) {
       device_.prepare(type, Kernels::qr);
     }
     if (is_lu(plan_.routine())) {
