@@ -179,7 +179,7 @@ __device__ void keep(Block<D>& block, D* shared) {
 }
 
 template <class D>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kThreads, sizeof(D) > 8 ? 1 : 2)
     solve_rows_of_panel_kernel(Size m, int n, const D* l, Size ldl, const D* inverses, D* a,
                                Size lda) {
   extern __shared__ double2 shared[];
