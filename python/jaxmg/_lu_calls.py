@@ -20,7 +20,15 @@ def getrf(r: Resolved, ctx: Array, a: Array, *, natural: bool) -> tuple[Array, A
         Shape((8,), jnp.int32),
     )
     work, aux, pivots, info = call(
-        "jaxmg_getrf", results, {1: 0}, ctx, a, n=r.n, tile=r.tile, natural=int(natural)
+        "jaxmg_getrf",
+        results,
+        {1: 0},
+        ctx,
+        a,
+        n=r.n,
+        tile=r.tile,
+        natural=int(natural),
+        precision=r.precision,
     )
     return work, aux, pivots, info
 

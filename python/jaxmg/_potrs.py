@@ -99,7 +99,7 @@ class SolveInfo(NamedTuple):
 
 
 @jax.jit
-def _solve_info(info: Array) -> SolveInfo:
+def solve_info(info: Array) -> SolveInfo:
     return SolveInfo(_cholesky.status(info), info[_mixed.ITERATIONS], info[_mixed.PATH])
 
 
@@ -486,5 +486,5 @@ def potrs(
     if return_status:
         results.append(_cholesky.jitted_status(out.info))
     if return_info:
-        results.append(_solve_info(out.info))
+        results.append(solve_info(out.info))
     return results[0] if len(results) == 1 else tuple(results)

@@ -186,7 +186,8 @@ class Decoder {
       case JAXMG_CYCLIC:
         return get(given, "inverse", call_.inverse);
       case JAXMG_GETRF:
-        return get(given, "natural", call_.natural);
+        get(given, "natural", call_.natural);
+        return get(given, "precision", call_.precision);
       case JAXMG_GETRS:
         get(given, "transpose", call_.transpose);
         return get(given, "replicated", call_.replicated);

@@ -3,6 +3,7 @@
 // the lane's device current (DeviceGuard).
 #pragma once
 
+#include <cstdint>
 #include <exception>
 #include <map>
 #include <memory>
@@ -126,6 +127,19 @@ class CudaLane {
   void* scratch(Size bytes) const;
   bool has_scratch(Size bytes) const { return bytes <= scratch_bytes_; }
 
+  // Whether nothing else can hold multiprocessors of the device and wait for more: other ranks that
+  // have the same device might, and other processes that share it. Kernels whose blocks wait for
+  // each other are only for lanes that are alone.
+  bool alone() const { return alone_ && !shared_; }
+  void set_alone(bool alone) { alone_ = alone; }
+  int multiprocessors() const { return multiprocessors_; }
+  // Where such blocks meet, zeros at first, and tags for messages that no earlier one there has.
+  void* mailbox(Size bytes);
+  std::uint32_t next_tags(int count);
+
+  // A few numbers on the device that one tile operation leaves for its next kernel.
+  void* scalars() const { return reinterpret_cast<char*>(library_info_) + 128; }
+
   // Where the library reports on the device, and its host workspace.
   int* library_info() const { return library_info_; }
   std::vector<char>& host_workspace() { return host_workspace_; }
@@ -143,6 +157,12 @@ class CudaLane {
   Size blas_bytes_ = 0;
   void* scratch_ = nullptr;
   Size scratch_bytes_ = 0;
+  bool alone_ = false;
+  bool shared_ = false;  // with other processes
+  int multiprocessors_ = 0;
+  void* mailbox_ = nullptr;
+  Size mailbox_bytes_ = 0;
+  std::uint32_t tags_ = 1;
 };
 
 // Rows of the panels that the libraries factor in one piece, by kind of panel; 0 for none.
@@ -159,6 +179,7 @@ struct CudaLanes {
   Size library_bytes(DType type, Size tile, PanelRows rows = {});
   // Hands the lanes the memory that the libraries work in. The copy lane gets none: it moves data.
   void bind(void* base, Size bytes, DType type, Size tile, PanelRows rows = {});
+  void set_alone(bool alone);
 
   CudaLane panel;
   CudaLane update;
