@@ -86,7 +86,9 @@ def _unit(largest: Array) -> Array:
 
 
 def _size(a: Array) -> Array:
-    return jnp.maximum(jnp.abs(jnp.real(a)), jnp.abs(jnp.imag(a))) if jnp.iscomplexobj(a) else abs(a)
+    return (
+        jnp.maximum(jnp.abs(jnp.real(a)), jnp.abs(jnp.imag(a))) if jnp.iscomplexobj(a) else abs(a)
+    )
 
 
 def _scales(matrix: _Matrix) -> tuple[Array, Array]:

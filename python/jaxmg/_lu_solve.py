@@ -35,9 +35,7 @@ def _on_arrays(call: Call, a: Array, b: Array) -> Results:
     r = call.r
     if r.mixed:
         mixed = _lu_mixed.factor(r, lax.stop_gradient(a))
-        x, info, work = _lu_mixed.solve(
-            r, a, mixed, b, split=call.split, consume=call.keep_work
-        )
+        x, info, work = _lu_mixed.solve(r, a, mixed, b, split=call.split, consume=call.keep_work)
         return Results(x=x, info=info, work=work)
     f = _lu.factor(r, a)
     return Results(x=_lu.solve(r, a, f, b, split=call.split), info=f.info, work=f.work)
@@ -63,7 +61,7 @@ def solve_call(call: Call, a: Array, b: Array) -> Results:
         out = _on_arrays(call, _lu.enter(r, a), b)
         if call.spec is not None and not r.layout.explicit:
             out.x = constrain(r.layout, out.x, call.spec)
-    if call.want_status:
+    if call.report:
         report("lu_solve", out.info)
     out.x = out.x[:, 0] if vector else out.x
     out.info = out.info if call.want_status else None
@@ -123,9 +121,10 @@ def lu_solve(
             :func:`jaxmg.potrs`: rows and columns of A are scaled by powers of two to about 1
             before numbers are split. "mixed": a float64 or complex128 system is solved by a
             32-bit factor and refinement, see below.
-        backend: None or "native".
-        check: eagerly, whether to wait and raise an exception on failure. Under ``checkify`` a
-            failure is reported when the status is asked for, by this or by `return_status`.
+        backend: as in :func:`jaxmg.potrs`. With "cusolvermg" equations are eliminated in their
+            order, and `T_A` is the block size that the matrix is redistributed to, up to 512.
+        check: eagerly, whether to wait and raise an exception on failure; under ``checkify``,
+            whether to report one. Elsewhere under ``jit`` it does nothing.
         n: the true size of a matrix that was padded to (devices * ceil(n / devices), n).
         return_info: whether to return a :class:`jaxmg.SolveInfo` too.
 
@@ -138,6 +137,7 @@ def lu_solve(
     Raises:
         ValueError, TypeError: an argument is not acceptable; the message names it.
         InsufficientMemoryError: the problem cannot fit.
+        BackendUnavailableError: the devices, or the libraries found, are not those of `backend`.
         SingularMatrixError, NonFiniteInputError: with `check`.
 
     Mixed precision: x is as accurate as without it: with eps that of `a`'s dtype,
@@ -161,11 +161,10 @@ def lu_solve(
     """
     given = a
     want_status = return_status or check or return_info
-    options = (T_A, mesh, in_specs, matrix_specs, pad, n, precision, backend, donate, want_status)
-    key = signature(a, b, options)
+    options = (T_A, mesh, in_specs, matrix_specs, pad, n, precision, backend, donate)
+    key = signature(a, b, (*options, want_status, check))
     call = _prepared.get(key)
     if call is None:
-        check_backend("lu_solve", backend)
         right = b
         call, a, b = prepare(
             "lu_solve",
@@ -179,8 +178,9 @@ def lu_solve(
             n=n,
             precision=precision_of(precision),
             factorisation="getrf",
+            backend=check_backend("lu_solve", backend),
         )
-        call = dataclasses.replace(call, want_status=want_status)
+        call = dataclasses.replace(call, want_status=want_status, report=check)
         if b.size == 0 or call.r.layout.kind == "manual":  # nothing to refine, or not there
             call = dataclasses.replace(call, r=dataclasses.replace(call.r, mixed=False))
         traced = not (is_concrete(a) and is_concrete(b))
