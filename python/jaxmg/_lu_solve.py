@@ -130,9 +130,10 @@ def lu_solve(
 
     Returns:
         x with the shape and sharding of `b`; with the status, an int32 scalar, if
-        `return_status`; with a :class:`jaxmg.SolveInfo` if `return_info`. Status 0 is success, k > 0 says that equation k (counted from 1) is the
-        first one, in the order of elimination, that depends on those before it; negative numbers
-        are explained by :func:`jaxmg.errors.explain`. After a failure x is NaN.
+        `return_status`; with a :class:`jaxmg.SolveInfo` if `return_info`. Status 0 is success,
+        k > 0 says that equation k (counted from 1) is the first one, in the order of elimination,
+        that depends on those before it; negative numbers are explained by
+        :func:`jaxmg.errors.explain`. After a failure x is NaN.
 
     Raises:
         ValueError, TypeError: an argument is not acceptable; the message names it.

@@ -90,7 +90,7 @@ class SolveInfo(NamedTuple):
             was needed, -3 when the 32-bit one failed and -31 when refinement did not converge
             (LAPACK's ITER). Otherwise 0.
         path: 0: the factor has the precision of the matrix; 1: refined from a 32-bit factor; 2: by
-            conjugate gradients.
+            conjugate gradients, for general matrices by GMRES.
     """
 
     status: Any
