@@ -121,11 +121,33 @@ class Lu {
     if (looks_ahead(k)) {
       ++next;  // done by the look-ahead
     }
-    const LocalIndex begin = dist_.begin(next);
-    const Size columns = LocalIndex(dist_.local_size(me_)) - begin;
+    LocalIndex begin = dist_.begin(next);
+    Size columns = LocalIndex(dist_.local_size(me_)) - begin;
+    if constexpr (PanelType::crowds) {
+      if (looks_ahead(k) && columns > 0) {
+        const Size beside = update_beside_panel(k, begin, columns);
+        begin += beside;
+        columns -= beside;
+      }
+    }
     if (columns > 0) {
       apply(rank_.lanes.update, k, begin, columns);
     }
+  }
+
+  // As many columns as take about the time of panel k + 1, which is being made; the others follow
+  // it. Returns their number.
+  Size update_beside_panel(Step k, LocalIndex begin, Size columns) {
+    auto& lanes = rank_.lanes;
+    const Size rows = n_ - first(k) - width(k);
+    const Size beside = Device::columns_beside_panel(lanes, rows, width(k), columns);
+    if (beside > 0) {
+      Device::leave_room(lanes, true);
+      apply(lanes.update, k, begin, beside);
+      Device::leave_room(lanes, false);
+      panels_.await(k + 1, lanes.update);
+    }
+    return beside;
   }
 
   void apply(typename Device::Lane& lane, Step k, LocalIndex begin, Size columns) {
@@ -170,23 +192,25 @@ class Lu {
 };
 
 // What solves with the factor need: inverses of the diagonal tiles, twice a tile x tile block per
-// local tile, of L, then of U.
+// local tile, of L, then of U. Two lanes share the work, each operation of which is small.
 template <class Device, class T>
 void invert_lu_tiles(Rank<Device>& rank, const Distribution& dist, const T* a, T* inverse) {
-  auto& lane = rank.lanes.update;
+  auto& lanes = rank.lanes;
   const int me = rank.comm.rank();
   const Size n = dist.size();
   const Size nb = dist.tile_size();
   const Size half = dist.capacity_tiles() * nb * nb;
+  lanes.panel.wait(lanes.update.record());
   for (LocalTile t(0); *t < dist.local_tiles(me); ++t) {
     const Tile tile{me, t};
     const T* const diagonal = a + *dist.begin(t) * n + dist.eliminated(dist.step(tile));
     T* const of_l = inverse + *t * nb * nb;
-    Device::template invert_triangle<T>(lane, Uplo::lower, Diag::unit, dist.rows(tile), diagonal, n,
-                                        of_l, nb);
-    Device::template invert_triangle<T>(lane, Uplo::upper, Diag::non_unit, dist.rows(tile),
+    Device::template invert_triangle<T>(lanes.panel, Uplo::lower, Diag::unit, dist.rows(tile),
+                                        diagonal, n, of_l, nb);
+    Device::template invert_triangle<T>(lanes.update, Uplo::upper, Diag::non_unit, dist.rows(tile),
                                         diagonal, n, of_l + half, nb);
   }
+  lanes.update.wait(lanes.panel.record());
 }
 
 // a <- its factors in the plan's precision.
@@ -198,7 +222,9 @@ void eliminate_columns(Rank<Device>& rank, const Distribution& dist, T* a, std::
     if (rank.plan.precision() == Precision::split) {
       UnitRows<Device, T> unit(rank, dist);
       unit.scale(a);
+      Device::share_with_panels(rank.lanes, true);
       Lu<Device, T, SplitLuPanel<Device, T>>(rank, dist, a, pivots, rows, info).run();
+      Device::share_with_panels(rank.lanes, false);
       return unit.unscale_factors(rows, a);
     }
   }

@@ -6,7 +6,8 @@
 //   device_check --qr M N [TYPE [TILE]]  seconds of a QR factorisation, on 1 .. all devices
 //   device_check --time-lu N [TYPE [TILE [DEVICES]]]
 //                                        the same for LU; f32 by half-precision parts, unless
-//                                        TYPE is f32-native
+//                                        TYPE is f32-native; f32:R keeps R multiprocessors for
+//                                        panels
 //   device_check --lu                    the groups of LU alone
 //   device_check --lu-panel [M NB [TYPE]]
 //                                        microseconds a column of its panels; without sizes, the

@@ -243,9 +243,13 @@ double now() {
 }
 
 template <class T>
-void time_type(int devices, Size n, Size tile, Precision precision = Precision::native) {
+void time_type(int devices, Size n, Size tile, Precision precision = Precision::native,
+               int reserve = -1) {
   run_gpu_ranks(devices, devices, true, [&](GpuRank& gpu) {
     const int me = gpu.comm.rank();
+    if (reserve >= 0) {
+      gpu.context.lanes().set_reserve(reserve);
+    }
     RankRun<T> run(gpu, n, tile, Triangle::whole, 0, precision);
     const Plan plan(run.request(Routine::getrf));
     const Distribution dist = plan.distribution();
@@ -310,6 +314,8 @@ void check_lu(int devices) {
 void time_lu(int devices, Size n, const std::string& type, Size tile) {
   if (type == "f32") {
     time_type<float>(devices, n, tile, Precision::split);
+  } else if (type.starts_with("f32:")) {
+    time_type<float>(devices, n, tile, Precision::split, std::stoi(type.substr(4)));
   } else if (type == "f32-native") {
     time_type<float>(devices, n, tile);
   } else if (type == "c64") {

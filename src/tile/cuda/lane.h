@@ -133,6 +133,9 @@ class CudaLane {
   bool alone() const { return alone_ && !shared_; }
   void set_alone(bool alone) { alone_ = alone; }
   int multiprocessors() const { return multiprocessors_; }
+  // Multiprocessors that such kernels had better do with, all of them at first.
+  int blocks() const { return blocks_ > 0 ? blocks_ : multiprocessors_; }
+  void set_blocks(int blocks) { blocks_ = blocks; }
   // Where such blocks meet, zeros at first, and tags for messages that no earlier one there has.
   void* mailbox(Size bytes);
   std::uint32_t next_tags(int count);
@@ -160,6 +163,7 @@ class CudaLane {
   bool alone_ = false;
   bool shared_ = false;  // with other processes
   int multiprocessors_ = 0;
+  int blocks_ = 0;
   void* mailbox_ = nullptr;
   Size mailbox_bytes_ = 0;
   std::uint32_t tags_ = 1;
@@ -181,6 +185,11 @@ struct CudaLanes {
   void bind(void* base, Size bytes, DType type, Size tile, PanelRows rows = {});
   void set_alone(bool alone);
 
+  // Multiprocessors that products on tensor cores leave to panels; 0: none. They run as one block
+  // on each multiprocessor from beginning to end, whatever the priority of others.
+  int reserve() const { return reserve_; }
+  void set_reserve(int multiprocessors) { reserve_ = multiprocessors; }
+
   CudaLane panel;
   CudaLane update;
   CudaLane copy;
@@ -189,6 +198,7 @@ struct CudaLanes {
   Size scratch_bytes(DType type, Size tile, PanelRows rows);
   Size lu_scratch_bytes(DType type, Size tile, Size rows);
 
+  int reserve_ = 36;
   // What the library asks for, by type, tile and rows: asking takes longer than a small solve.
   std::map<std::tuple<DType, Size, Size>, Size> lu_bytes_;
 };

@@ -20,7 +20,7 @@
 namespace jaxmg::tile {
 namespace {
 
-constexpr int kBaseThreads = 512;                // more would leave each with too few registers
+constexpr int kBaseThreads = 512;               // more would leave each with too few registers
 constexpr int kRowThreads = kBaseThreads - 32;  // the last warp has no rows
 constexpr int kRowWarps = kRowThreads / 32;
 constexpr int kMostBlocks = 160;
@@ -480,14 +480,16 @@ bool any_width(const Visit& visit) {
 template <class T>
 int lu_base_width(const CudaLane& lane, Size m) {
   using D = DeviceType<T>;
-  const Size most = lane.alone() ? std::min<Size>(kMostBlocks, lane.multiprocessors()) : 1;
   int found = 0;
-  any_width<D>([&]<int kWidth>() {
-    if (m <= most * rows_of_block<D, kWidth>()) {
-      found = kWidth;
-    }
-    return found > 0;
-  });
+  for (const int blocks : {lane.blocks(), lane.multiprocessors()}) {
+    const Size most = lane.alone() ? std::min(kMostBlocks, blocks) : 1;
+    any_width<D>([&]<int kWidth>() {
+      if (found == 0 && m <= most * rows_of_block<D, kWidth>()) {
+        found = kWidth;
+      }
+      return found > 0;
+    });
+  }
   return found;
 }
 
