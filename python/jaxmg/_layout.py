@@ -224,6 +224,7 @@ class Resolved:
             triangle=self.triangle,
             exposed=self.exposed,
             precision=SPLIT,
+            routine=self.routine,
         )
         return low.to_gathered() if self.gathered else low
 

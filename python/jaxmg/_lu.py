@@ -8,7 +8,7 @@ determinant. One factorisation serves values, forward and reverse mode, at any o
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -111,31 +111,54 @@ def solve(
     if b.shape[1] == 0:
         return b
     f = stopped(f)
+
+    def apply(rhs: Array, replicated: bool, transposed: bool) -> tuple[Array, None]:
+        return getrs_p.bind(*f, rhs, r=r, replicated=replicated, transpose=transposed)[0], None
+
+    return linear_solve(r, a, b, apply, split=split, transpose=transpose)[0]
+
+
+def linear_solve(
+    r: Resolved,
+    a: Array | None,
+    b: Array,
+    apply: Callable[[Array, bool, bool], tuple[Array, Any]],
+    *,
+    split: bool,
+    transpose: bool = False,
+) -> tuple[Array, Any]:
+    """The derivative rules of x = A^-1 b or A^-T b, whatever computes it.
+
+    Args:
+        r, a, b, split, transpose: as of :func:`solve`.
+        apply: (rhs, replicated, transposed) -> x and what comes along with it, without
+            derivatives.
+    """
     layout = r.layout
     spec = type_spec(b) if layout.explicit else None
 
     def as_b(x: Array) -> Array:
         return x if spec is None else reshard(layout, x, spec)
 
-    def run(transposed: bool, rhs: Array) -> Array:
+    def run(transposed: bool, rhs: Array) -> tuple[Array, Any]:
         if split:
-            padded = pad_rows(rhs, r.padded_rows)
-            (x,) = getrs_p.bind(*f, padded, r=r, replicated=False, transpose=transposed)
-            return as_b(x[: r.n])
-        rhs = gathered(layout, rhs)
-        return as_b(getrs_p.bind(*f, rhs, r=r, replicated=True, transpose=transposed)[0])
+            x, more = apply(pad_rows(rhs, r.padded_rows), False, transposed)
+            return as_b(x[: r.n]), more
+        x, more = apply(gathered(layout, rhs), True, transposed)
+        return as_b(x), more
 
     def product(x: Array) -> Array:
         # Without A nothing but the type of this product is ever used.
         return x if a is None else as_b(matvec(r, a, x, transpose))
 
-    x: Array = lax.custom_linear_solve(
+    found: tuple[Array, Any] = lax.custom_linear_solve(
         product,
         b,
         lambda _, rhs: run(transpose, rhs),
         transpose_solve=lambda _, rhs: run(not transpose, rhs),
+        has_aux=True,
     )
-    return x
+    return found
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1))

@@ -30,6 +30,7 @@ def getrf(r: Resolved, ctx: Array, a: Array, *, natural: bool) -> tuple[Array, A
         n=r.n,
         tile=r.tile,
         natural=int(natural),
+        precision=r.precision,
         backend=BACKENDS[r.backend],
     )
     return work, aux, pivots, info

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -19,30 +19,8 @@ from ._operands import constrain, on_mesh
 from ._preparation import Specs, prepare, without_local_padding
 from ._prepared import Prepared, signature
 from ._resolve import check_mesh, check_specs, is_concrete
-from ._solve_call import Call, Results, run_in_place
+from ._solve_call import Call, Results, run_in_place, solve_info
 from ._vma import varying
-
-
-class SolveInfo(NamedTuple):
-    """How a solve went; int32 scalars, equal on all devices.
-
-    Attributes:
-        status: 0, or what :func:`jaxmg.errors.explain` explains.
-        iterations: with ``precision="mixed"`` the steps of refinement, or, if the 64-bit factor
-            was needed, -3 when the 32-bit one failed and -31 when refinement did not converge
-            (LAPACK's ITER). Otherwise 0.
-        path: 0: the factor has the precision of the matrix; 1: refined from a 32-bit factor; 2: by
-            conjugate gradients.
-    """
-
-    status: Any
-    iterations: Any
-    path: Any
-
-
-@jax.jit
-def _solve_info(info: Array) -> SolveInfo:
-    return SolveInfo(_cholesky.status(info), info[_mixed.ITERATIONS], info[_mixed.PATH])
 
 
 def _on_blocks(call: Call, a: Array, b: Array | None) -> Results:
@@ -271,5 +249,5 @@ def potrs(
     if return_status:
         results.append(_cholesky.jitted_status(out.info))
     if return_info:
-        results.append(_solve_info(out.info))
+        results.append(solve_info(out.info))
     return results[0] if len(results) == 1 else tuple(results)

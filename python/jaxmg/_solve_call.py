@@ -4,14 +4,37 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 from jax import Array
 from jax.sharding import PartitionSpec
 
+from . import _cholesky, _mixed
 from ._arguments import giving_away
 from ._layout import Resolved
+
+
+class SolveInfo(NamedTuple):
+    """How a solve went; int32 scalars, equal on all devices.
+
+    Attributes:
+        status: 0, or what :func:`jaxmg.errors.explain` explains.
+        iterations: with ``precision="mixed"`` the steps of refinement, or, if the 64-bit factor
+            was needed, -3 when the 32-bit one failed and -31 when refinement did not converge
+            (LAPACK's ITER). Otherwise 0.
+        path: 0: the factor has the precision of the matrix; 1: refined from a 32-bit factor; 2: by
+            conjugate gradients, for general matrices by GMRES.
+    """
+
+    status: Any
+    iterations: Any
+    path: Any
+
+
+@jax.jit
+def solve_info(info: Array) -> SolveInfo:
+    return SolveInfo(_cholesky.status(info), info[_mixed.ITERATIONS], info[_mixed.PATH])
 
 
 @dataclasses.dataclass(frozen=True)

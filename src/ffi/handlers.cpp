@@ -189,6 +189,7 @@ class Decoder {
         return get(given, "inverse", call_.inverse);
       case JAXMG_GETRF:
         get(given, "natural", call_.natural);
+        get(given, "precision", call_.precision);
         return get(given, "backend", call_.backend);
       case JAXMG_GETRS:
         get(given, "transpose", call_.transpose);

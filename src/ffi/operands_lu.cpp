@@ -7,6 +7,9 @@ namespace jaxmg {
 void read_lu_attributes(const jaxmg_call& call, CallKind& kind) {
   const OperandReader r(call);
   PlanRequest& q = kind.request;
+  if (q.routine == Routine::getrf) {
+    q.precision = r.precision();
+  }
   if (q.routine == Routine::getrs) {
     r.counts(6, 1);
     q.replicated_rhs = call.replicated != 0;

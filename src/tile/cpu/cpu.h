@@ -20,11 +20,15 @@ struct Cpu {
   static constexpr Size inverse_block = 0;
   static constexpr bool reads_in_place = true;
   static constexpr bool solves_eigenproblems = true;
+  static constexpr bool halves_herk = true;
   template <class T>
   static constexpr bool splits = false;
 
   template <class T>
   static void copy(Lane& lane, Size m, Size n, const T* src, Size lds, T* dst, Size ldd);
+  template <class T>
+  static void copy_blocks(Lane& lane, Size m, Size n, Size count, const T* src, Size lds,
+                          Size src_step, T* dst, Size ldd, Size dst_step);
   template <class T>
   static void transpose(Lane& lane, Size m, Size n, const T* src, Size lds, T* dst, Size ldd,
                         bool conj);
@@ -42,6 +46,12 @@ struct Cpu {
   static void gemm_strided(Lane& lane, Op op_a, Op op_b, Size m, Size n, Size k, T alpha,
                            const T* a, Size lda, Size stride_a, const T* b, Size ldb, Size stride_b,
                            T beta, T* c, Size ldc, Size stride_c, Size count);
+  template <class T>
+  static void herk_strided(Lane& lane, Size n, Size k, const T* a, Size lda, Size stride_a, T* c,
+                           Size ldc, Size stride_c, Size count);
+  template <class T>
+  static void multiply_both(Lane& lane, Size m, Size n, const T* a, Size lda, const T* v,
+                            const T* w, T* y, T* z);
   template <class T>
   static void trsm(Lane& lane, Side side, Uplo uplo, Op op, Diag diag, Size m, Size n, T alpha,
                    const T* a, Size lda, T* b, Size ldb);
@@ -73,7 +83,7 @@ struct Cpu {
 
   template <class T>
   static void getrf(Lane& lane, Size m, Size n, T* a, Size lda, Size first, std::int32_t* pivots,
-                    Size position, Size equation, Info* info);
+                    T* inverse, Size ldi, Size position, Size equation, Info* info);
   static void trace_pivots(Lane& lane, Size n, const std::int32_t* pivots, Size first,
                            RowMoves moves);
   // Also for 32-bit integers.
@@ -93,8 +103,6 @@ struct Cpu {
   template <class T>
   static void invert_triangle(Lane& lane, Uplo uplo, Diag diag, Size n, const T* a, Size lda, T* x,
                               Size ldx);
-  template <class T>
-  static void invert_unit_blocks(Lane& lane, Size n, const T* l, Size ldl, T* x, Size ldx);
   template <class T>
   static void solve_triangle(Lane& lane, Uplo uplo, Op op, Diag diag, Size m, Size n, const T* a,
                              Size lda, const T* x, Size ldx, T* b, Size ldb, T* work);
