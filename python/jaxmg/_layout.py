@@ -26,6 +26,7 @@ _ROUTINES = """
     geqrf ormqr orgqr qr_r geqrs
     syevd
     trsm cholupdate
+    getri
 """
 ROUTINES = {name: i for i, name in enumerate(_ROUTINES.split())}
 RELABELLED, NATURAL = 0, 1  # orders of elimination

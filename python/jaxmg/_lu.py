@@ -21,7 +21,7 @@ from ._cholesky import rows_over_devices
 from ._dot import contract, dot
 from ._hermitian import places
 from ._layout import Resolved
-from ._lu_primitives import getdet_p, getrf_p, getrs_p
+from ._lu_primitives import getdet_p, getrf_p, getri_p, getrs_p
 from ._operands import (
     constrain_rows,
     gathered,
@@ -161,30 +161,15 @@ def linear_solve(
     return found
 
 
-def _identity(r: Resolved) -> Array:
-    """Of n columns, with rows of zeros below up to the ranks' capacity, split over the ranks."""
-    layout = r.layout
-    shape = (r.padded_rows, r.n)
-    if layout.explicit:
-        where = layout.typed(layout.rows_spec)
-        row, column = (
-            jax.sharding.reshard(lax.broadcasted_iota(jnp.int32, shape, axis), where)
-            for axis in (0, 1)
-        )
-    else:
-        row, column = (lax.broadcasted_iota(jnp.int32, shape, axis) for axis in (0, 1))
-    return constrain_rows(layout, (row == column).astype(r.dtype))
-
-
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1))
 def _inverse(
     r: Resolved, transpose: bool, a: Array, work: Array, aux: Array, pivots: Array, info: Array
 ) -> Array:
     layout, rows = r.layout, r.padded_rows
-    (x,) = getrs_p.bind(
-        work, aux, pivots, info, _identity(r), r=r, replicated=False, transpose=transpose
-    )
+    (x,) = getri_p.bind(work, pivots, info, r=r)
     x = constrain_rows(layout, x)
+    if transpose:
+        x = _matmul.conj(_matmul.adjoint(_matmul.Ring(layout), x, r.n))
     if a.shape[0] != rows:
         x = gathered(layout, x)[: a.shape[0]]
     elif rows != r.n:

@@ -17,17 +17,10 @@ from ._context import calling_on
 from ._layout import AnyMesh
 from ._memory import check_memory
 from ._operands import constrain, on_mesh
-from ._potrs import (
-    Call,
-    Results,
-    Specs,
-    prepare,
-    run_in_place,
-    solve_info,
-    without_local_padding,
-)
+from ._preparation import Specs, prepare, without_local_padding
 from ._prepared import Prepared, signature
 from ._resolve import check_mesh, check_specs, is_concrete
+from ._solve_call import Call, Results, run_in_place, solve_info
 
 
 def _on_arrays(call: Call, a: Array, b: Array) -> Results:

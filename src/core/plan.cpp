@@ -203,6 +203,8 @@ double Plan::flops() const {
     case Routine::potri:
     case Routine::getrf:
       return unit * n * n * n * 2.0 / 3.0;
+    case Routine::getri:
+      return unit * n * n * n * 4.0 / 3.0;
     case Routine::potrs:
     case Routine::getrs:
       return unit * 2.0 * n * n * k;

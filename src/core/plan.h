@@ -190,7 +190,7 @@ bool lu_inverts(const PlanRequest& request);
 // The same beside an LU factor: those inverses.
 Size lu_aux_count(const PlanRequest& request, Size tile);
 
-// getrf, getrs, getdet
+// getrf, getrs, getdet, getri
 bool is_lu(Routine routine);
 // geqrf, ormqr, orgqr, qr_r, geqrs
 bool is_qr(Routine routine);

@@ -1,10 +1,13 @@
 // Buffers of the LU family.
+#include <algorithm>
+
 #include "core/plan_entries.h"
 
 namespace jaxmg {
 
 bool is_lu(Routine routine) {
-  return routine == Routine::getrf || routine == Routine::getrs || routine == Routine::getdet;
+  return routine == Routine::getrf || routine == Routine::getrs || routine == Routine::getdet ||
+         routine == Routine::getri;
 }
 
 bool lu_inverts(const PlanRequest& q) {
@@ -69,6 +72,21 @@ void add_lu_entries(const PlanRequest& q, const Decisions& decided, EntryList& l
       list.argument(Buffer::pivots, DType::i32, 2 * q.n);
       list.scratch(Buffer::phases, t, q.ranks);
       break;
+    case Routine::getri: {
+      list.argument(Buffer::matrix, t, rows * q.n);
+      list.argument(Buffer::pivots, DType::i32, 2 * q.n);
+      list.scratch(Buffer::panel_even, t, q.n * tile);
+      list.scratch(Buffer::panel_odd, t, q.n * tile);
+      list.scratch(Buffer::row_block, t, rows * tile);
+      list.scratch(Buffer::small_blocks, t, 2 * tile * tile);
+      list.scratch(Buffer::row_order, DType::i32, 2 * q.n);
+      // Rows of all ranks' columns: as many as a staging buffer holds, but at least one.
+      const Size height = std::clamp<Size>(staging_count(q) / std::max<Size>(1, rows * q.ranks), 1,
+                                           std::max<Size>(1, q.n));
+      list.scratch(Buffer::send_staging, t, height * rows);
+      list.scratch(Buffer::receive_staging, t, height * rows * q.ranks);
+      break;
+    }
     default:
       break;
   }

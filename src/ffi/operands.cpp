@@ -92,6 +92,7 @@ CallKind call_kind(const jaxmg_call& call, const Context& context, Platform plat
     case Routine::getrf:
     case Routine::getrs:
     case Routine::getdet:
+    case Routine::getri:
       read_lu_attributes(call, kind);
       break;
     case Routine::geqrf:
@@ -178,6 +179,7 @@ Operands sort_operands(const jaxmg_call& call, const Plan& plan) {
     case Routine::getrf:
     case Routine::getrs:
     case Routine::getdet:
+    case Routine::getri:
       sort_lu_operands(call, plan, o);
       break;
     case Routine::geqrf:

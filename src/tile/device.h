@@ -15,6 +15,8 @@
 //                    writes into a reader's buffer
 //
 //   copy(lane, m, n, src, lds, dst, ldd)               dst <- src, m x n
+//   copy_blocks(lane, m, n, count, src, lds, src_step, dst, ldd, dst_step)
+//     the same for `count` blocks, each so many elements behind the last
 //   transpose(lane, m, n, src, lds, dst, ldd, conj)    dst (n x m) <- src^T, or src^H
 //   fill(lane, m, n, off, diag, a, lda)                a <- off everywhere, diag on the diagonal
 //   fill_if_failed(lane, info, m, n, value, a, lda)    a <- value if info->kind != 0

@@ -5,6 +5,7 @@
 #include "tile/cuda/scalar.h"
 #include "tile/cuda/scratch.h"
 #include "tile/cuda/triangle.h"
+#include "tile/cuda/vector_solve.h"
 
 namespace jaxmg::tile {
 namespace {
@@ -274,6 +275,9 @@ void Cuda::solve_diagonal(Lane& lane, Op op, Size m, Size n, const T* l, Size ld
                           Size ldx, T* b, Size ldb, T* work) {
   if (m <= 0 || n <= 0) {
     return;
+  }
+  if (m == 1) {
+    return solve_vector<T>(lane, op, n, l, ldl, x, ldx, b, ldb, work);
   }
   T* const lower = triangle_scratch<T>(lane, n);
   copy_masked(lane, Uplo::lower, Diag::non_unit, n, l, ldl, lower);

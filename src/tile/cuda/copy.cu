@@ -54,6 +54,22 @@ void Cuda::copy(Lane& lane, Size m, Size n, const T* src, Size lds, T* dst, Size
 }
 
 template <class T>
+void Cuda::copy_blocks(Lane& lane, Size m, Size n, Size count, const T* src, Size lds,
+                       Size src_step, T* dst, Size ldd, Size dst_step) {
+  if (count == 1) {
+    return copy<T>(lane, m, n, src, lds, dst, ldd);
+  }
+  const DeviceType<T>* from = on_device(src);
+  DeviceType<T>* to = on_device(dst);
+  move_each(
+      lane, m, n * count,
+      [=] __device__(Size i, Size j) { return from[i + j % n * lds + j / n * src_step]; },
+      [=] __device__(Size i, Size j, DeviceType<T> x) {
+        to[i + j % n * ldd + j / n * dst_step] = x;
+      });
+}
+
+template <class T>
 void Cuda::transpose(Lane& lane, Size m, Size n, const T* src, Size lds, T* dst, Size ldd,
                      bool conj) {
   if (m <= 0 || n <= 0) {
@@ -111,12 +127,14 @@ void Cuda::random_vector(Lane& lane, Size n, Size first, Real<T> scale, T* v) {
   });
 }
 
-#define JAXMG_INSTANTIATE(T)                                                           \
-  template void Cuda::copy<T>(Lane&, Size, Size, const T*, Size, T*, Size);            \
-  template void Cuda::transpose<T>(Lane&, Size, Size, const T*, Size, T*, Size, bool); \
-  template void Cuda::fill<T>(Lane&, Size, Size, T, T, T*, Size);                      \
-  template void Cuda::fill_if_failed<T>(Lane&, const Info*, Size, Size, T, T*, Size);  \
-  template void Cuda::add<T>(Lane&, Size, Size, T, const T*, Size, T*, Size);          \
+#define JAXMG_INSTANTIATE(T)                                                                  \
+  template void Cuda::copy<T>(Lane&, Size, Size, const T*, Size, T*, Size);                   \
+  template void Cuda::copy_blocks<T>(Lane&, Size, Size, Size, const T*, Size, Size, T*, Size, \
+                                     Size);                                                   \
+  template void Cuda::transpose<T>(Lane&, Size, Size, const T*, Size, T*, Size, bool);        \
+  template void Cuda::fill<T>(Lane&, Size, Size, T, T, T*, Size);                             \
+  template void Cuda::fill_if_failed<T>(Lane&, const Info*, Size, Size, T, T*, Size);         \
+  template void Cuda::add<T>(Lane&, Size, Size, T, const T*, Size, T*, Size);                 \
   template void Cuda::random_vector<T>(Lane&, Size, Size, Real<T>, T*);
 JAXMG_INSTANTIATE(float)
 JAXMG_INSTANTIATE(double)

@@ -34,6 +34,9 @@ struct Cuda {
   template <class T>
   static void copy(Lane& lane, Size m, Size n, const T* src, Size lds, T* dst, Size ldd);
   template <class T>
+  static void copy_blocks(Lane& lane, Size m, Size n, Size count, const T* src, Size lds,
+                          Size src_step, T* dst, Size ldd, Size dst_step);
+  template <class T>
   static void transpose(Lane& lane, Size m, Size n, const T* src, Size lds, T* dst, Size ldd,
                         bool conj);
   template <class T>
