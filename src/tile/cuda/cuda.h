@@ -67,8 +67,9 @@ struct Cuda {
   static void subtract_split_product(Lane& lane, Size m, Size n, Size k, const Half* a,
                                      const Half* b, Size ld, Size stride_a, Size stride_b, float* c,
                                      Size ldc, Size stride_c, Size count);
-  // See the implementation for what it takes a panel to be.
-  static Size columns_beside_panel(Lanes& lanes, Size m, Size k, Size n);
+  static constexpr bool partitions = true;
+  template <class T>
+  static Size columns_beside_panel(Lanes& lanes, bool split, Size order, Size m, Size k, Size n);
   static void leave_room(Lanes& lanes, bool room);
   static void share_with_panels(Lanes& lanes, bool share);
   static void subtract_split_rows(Lane& lane, Size m, Size n, Size k, const Half* a, Size lda,
