@@ -72,7 +72,7 @@ class Site {
 
 // What the ranks of one call share.
 struct Team {
-  Team(std::vector<int> devices_, const CallKind& kind_)
+  Team(const std::vector<int>& devices_, const CallKind& kind_)
       : kind(kind_),
         devices(tile::DeviceSet::get(devices_)),
         communicators(make_peer_communicators(devices_, staging(), devices->direct(), kPatience)),
@@ -93,6 +93,7 @@ struct Team {
 
   std::vector<tile::CudaStaging*> staging() const {
     std::vector<tile::CudaStaging*> blocks;
+    blocks.reserve(static_cast<std::size_t>(devices->size()));
     for (int r = 0; r < devices->size(); ++r) {
       blocks.push_back(&devices->context(r).staging());
     }
@@ -343,7 +344,7 @@ void submit(const jaxmg_call& call) {
 
 Rendezvous& rendezvous() {
   static Rendezvous* const instance = [] {
-    auto* const made = new Rendezvous([](Rendezvous::Party party, const Outcome& why) {
+    auto* const made = new Rendezvous([](const Rendezvous::Party& party, const Outcome& why) {
       for (const auto& arrival : party) {
         part_of(arrival).refuse(std::make_exception_ptr(std::runtime_error(why.message)));
       }
