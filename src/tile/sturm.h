@@ -34,7 +34,8 @@ JAXMG_HOST_DEVICE inline void sturm_bisect(Size n, const double* d, const double
     lo[l] = low;
     hi[l] = high;
   }
-  for (double width = high - low; width > tolerance; width *= 0.5) {
+  double width = high - low;
+  while (width > tolerance) {
     for (int l = 0; l < kSturmWidth; ++l) {
       x[l] = 0.5 * (lo[l] + hi[l]);
       q[l] = 1;
@@ -52,6 +53,7 @@ JAXMG_HOST_DEVICE inline void sturm_bisect(Size n, const double* d, const double
       const Size index = first + l < n ? first + l : n - 1;
       (below[l] > static_cast<double>(index) ? hi[l] : lo[l]) = x[l];
     }
+    width *= 0.5;
   }
   for (int l = 0; l < kSturmWidth; ++l) {
     w[l] = 0.5 * (lo[l] + hi[l]);

@@ -56,6 +56,7 @@ PeerGroup::PeerGroup(std::shared_ptr<PeerFamily> family, std::vector<int> device
 
 std::shared_ptr<PeerGroup> PeerGroup::subgroup(const std::vector<int>& ranks) const {
   std::vector<int> devices;
+  devices.reserve(ranks.size());
   for (const int rank : ranks) {
     devices.push_back(device(rank));
   }
@@ -153,9 +154,8 @@ void PeerGroup::leave(int rank) {
 }
 
 void PeerGroup::mismatch(const std::string& what) {
-  const CommunicationError error(what, Kind::mismatched_calls);
-  family_->fail(error);
-  throw error;
+  family_->fail(CommunicationError(what, Kind::mismatched_calls));
+  throw CommunicationError(what, Kind::mismatched_calls);
 }
 
 }  // namespace jaxmg::peers

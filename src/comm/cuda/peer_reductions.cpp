@@ -187,6 +187,7 @@ PeerCommunicator::Ticket PeerCommunicator::locate(Lane& lane, std::string_view n
   offer(call, Stage::ready, {.event = lane.record(), .data = value, .more = location});
   const auto values = await_operands(lane, call);
   std::vector<const void*> locations;
+  locations.reserve(static_cast<std::size_t>(size()));
   for (int r = 0; r < size(); ++r) {
     locations.push_back(await(call, r, Stage::ready).more);
   }

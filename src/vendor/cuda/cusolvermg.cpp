@@ -122,7 +122,7 @@ class Problem final : public Library {
 
   // The library counts elements, of one device, and takes no account of where operands lie.
   std::int64_t query(const Plan& plan) {
-    const cusolverMgHandle_t handle = devices_->handle();
+    cusolverMgHandle_t handle = devices_->handle();
     Pointers none(static_cast<std::size_t>(devices_->count()), nullptr);
     void** const a = none.data();
     std::int64_t elements = 0;
@@ -154,7 +154,7 @@ class Problem final : public Library {
 
   // For as many right-hand sides as go through a solve together.
   std::int64_t query_solve(const Plan& plan, Pointers none) {
-    const cusolverMgHandle_t handle = devices_->handle();
+    cusolverMgHandle_t handle = devices_->handle();
     void** const p = none.data();
     const int columns = narrow(plan.rhs_block());
     const Description rhs(*devices_, n_, columns, ceil_div(columns, devices_->count()), type_);
