@@ -58,8 +58,10 @@ struct Cuda {
   template <class T>
   static void multiply_both(Lane& lane, Size m, Size n, const T* a, Size lda, const T* v,
                             const T* w, T* y, T* z) {
-    gemm<T>(lane, Op::transpose, Op::none, n, 1, m, T(1), a, lda, v, m, T(0), y, n);
-    gemm<T>(lane, Op::none, Op::none, m, 1, n, T(1), a, lda, w, n, T(0), z, m);
+    if (m > 0 && n > 0) {
+      gemm<T>(lane, Op::transpose, Op::none, n, 1, m, T(1), a, lda, v, m, T(0), y, n);
+      gemm<T>(lane, Op::none, Op::none, m, 1, n, T(1), a, lda, w, n, T(1), z, m);
+    }
   }
   static void split(Lane& lane, Size m, Size n, const float* src, Size lds, Half* dst, Size ldd);
   static void subtract_split_product(Lane& lane, Size m, Size n, Size k, const Half* a,

@@ -86,6 +86,8 @@ class CudaTicket {
       : state_(std::move(state)), lane_(&lane), exceptions_(std::uncaught_exceptions()) {}
   CudaTicket(CudaTicket&& other) noexcept = default;
   CudaTicket& operator=(CudaTicket&& other) noexcept;
+  CudaTicket(const CudaTicket&) = delete;
+  CudaTicket& operator=(const CudaTicket&) = delete;
   ~CudaTicket();
 
   void wait(CudaLane& lane);
