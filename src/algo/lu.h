@@ -74,13 +74,14 @@ class Lu {
     panels_.follow_updates(k, lane);
     PanelType& panel = panels_[k];
     panel.prepare(lane);
-    if (!panels_.mine(k)) {
-      Device::template copy<std::int32_t>(lane, width(k), 1, panel.pivots(), n_, pivots_ + first(k),
-                                          n_);
-    }
-    Device::template move_rows<std::int32_t>(lane, width(k), panel.moves(), 1, rows_ + first(k), n_,
-                                             nullptr, 0);
     lanes.update.wait(lane.record());
+    // What is wanted only at the end keeps nobody waiting.
+    if (!panels_.mine(k)) {
+      Device::template copy<std::int32_t>(lanes.update, width(k), 1, panel.pivots(), n_,
+                                          pivots_ + first(k), n_);
+    }
+    Device::template move_rows<std::int32_t>(lanes.update, width(k), panel.moves(), 1,
+                                             rows_ + first(k), n_, nullptr, 0);
   }
 
   // Panel k: factor it if it is mine, send it or get ready to receive it.

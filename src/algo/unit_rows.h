@@ -4,6 +4,7 @@
 //   M' = R M D,   P M' Q = L' U'   =>   P M Q = L U
 //
 // with R' = P R P^T and D' = Q^T D Q:  L = R'^-1 L' R',  U = R'^-1 U' D'^-1, and L is unit lower.
+// Where sizes are near 1 already nothing is touched.
 #pragma once
 
 #include "algo/rank.h"
@@ -21,20 +22,22 @@ class UnitRows {
         dist_(dist),
         n_(dist.size()),
         scale_(rank.workspace.template get<R>(Buffer::row_scale)),
-        inverse_(rank.workspace.template get<R>(Buffer::inverse_scale)) {}
+        inverse_(rank.workspace.template get<R>(Buffer::inverse_scale)),
+        needed_(inverse_ + n_ + dist.capacity()) {}
 
   // a (n x L, ld n) <- R M D.
   void scale(T* a) {
     auto& lane = rank_.lanes.update;
     const Size own = dist_.local_size(rank_.comm.rank());
+    Device::template fill<R>(lane, 1, 1, R(0), R(0), needed_, 1);
     Device::template row_max<T>(lane, n_, own, a, n_, scale_);
     auto largest = rank_.comm.all_reduce(lane, scale_, n_, dtype_of<R>, Reduction::max);
     lane.wait(largest);
-    Device::template unit_size<R>(lane, n_, scale_, scale_, inverse_);
+    Device::template unit_size<R>(lane, n_, scale_, scale_, inverse_, needed_);
     R* const columns = scale_ + n_;
     Device::template column_max<T>(lane, n_, own, scale_, a, n_, columns);
-    Device::template unit_size<R>(lane, own, columns, columns, inverse_ + n_);
-    Device::template scale<T>(lane, n_, own, scale_, columns, a, n_);
+    Device::template unit_size<R>(lane, own, columns, columns, inverse_ + n_, needed_);
+    Device::template scale_if<T>(lane, needed_, n_, own, scale_, columns, a, n_);
   }
 
   // The factors of M in the place of those of M', row i of which belongs to row rows_i of M. Takes
@@ -51,8 +54,9 @@ class UnitRows {
       const Tile tile{me, t};
       const Size first = dist_.eliminated(dist_.step(tile));
       const Size begin = *dist_.begin(t);
-      Device::template scale_factors<T>(lane, n_, dist_.rows(tile), first, inverse,
-                                        inverse_ + n_ + begin, lower + first, a + begin * n_, n_);
+      Device::template scale_factors_if<T>(lane, needed_, n_, dist_.rows(tile), first, inverse,
+                                           inverse_ + n_ + begin, lower + first, a + begin * n_,
+                                           n_);
     }
   }
 
@@ -62,6 +66,7 @@ class UnitRows {
   Size n_;
   R* scale_;
   R* inverse_;
+  R* needed_;  // 0 where nothing has to be scaled; ranks may differ as to their columns
 };
 
 }  // namespace jaxmg

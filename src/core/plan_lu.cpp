@@ -51,7 +51,7 @@ void add_lu_entries(const PlanRequest& q, const Decisions& decided, EntryList& l
         list.scratch(Buffer::split_odd, DType::f32, 2 * round_up(q.n, 8) * tile);
         list.scratch(Buffer::split_block, DType::f32, ceil_div(3 * rows * tile, 2));
         list.scratch(Buffer::row_scale, t, q.n + rows);
-        list.scratch(Buffer::inverse_scale, t, q.n + rows);
+        list.scratch(Buffer::inverse_scale, t, q.n + rows + 1);  // and whether they are needed
       }
       break;
     }

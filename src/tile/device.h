@@ -48,11 +48,16 @@
 //   row_max(lane, m, n, a, lda, result)      result_i <- max_j of max(|Re a_ij|, |Im a_ij|)
 //   column_max(lane, m, n, rows, a, lda, result)
 //                    result_j <- max_i of rows_i max(|Re a_ij|, |Im a_ij|)
-//   unit_size(lane, n, size, scale, inverse) scale_i <- 2^-floor(log2 size_i), exponents up to 60 (1
-//                    if size_i is not positive and finite), inverse_i <- 1 / scale_i; scale may be
+//   unit_size(lane, n, size, scale, inverse, needed)
+//                    sets *needed, a number of that type, to 1 if a size is not between 2^-4 and 2^4;
+//                    scale_i <- 2^-floor(log2 size_i), exponents up to 60 (1 if size_i is not
+//                    positive and finite, or *needed is 0), inverse_i <- 1 / scale_i; scale may be
 //                    size
-//   scale_factors(lane, m, n, diagonal, rows, upper, lower, a, lda)
-//                    a_ij <- rows_i upper_j a_ij for i <= diagonal + j, rows_i lower_j a_ij below
+//   scale_if(lane, needed, m, n, rows, columns, a, lda)
+//                    a_ij <- rows_i columns_j a_ij unless *needed is 0
+//   scale_factors_if(lane, needed, m, n, diagonal, rows, upper, lower, a, lda)
+//                    unless *needed is 0: a_ij <- rows_i upper_j a_ij for i <= diagonal + j,
+//                    rows_i lower_j a_ij below
 //   unit_scale(lane, n, diagonal, stride, scale, inverse)
 //                    scale_i <- 2^-round(log2(Re a_ii) / 2) (1 if a_ii is not positive and finite),
 //                    inverse_i <- 1 / scale_i

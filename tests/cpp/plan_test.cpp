@@ -70,6 +70,7 @@ TEST(Plan, PartsOfLuPanelsOnlyWhereProductsAreSplit) {
       EXPECT_EQ(plan.entry(Buffer::split_odd).bytes(), split ? 4 * 2 * 1008 * tile : 0);
       EXPECT_EQ(plan.entry(Buffer::split_block).bytes(), split ? 3 * 2 * 501 * tile : 0);
       EXPECT_EQ(plan.entry(Buffer::row_scale).count, split ? 1001 + 501 : 0);
+      EXPECT_EQ(plan.entry(Buffer::inverse_scale).count, split ? 1001 + 501 + 1 : 0);
     }
   }
   q.type = DType::f32;

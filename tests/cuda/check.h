@@ -117,6 +117,8 @@ void check_lu_tiles();
 void check_lu_panel();
 void check_lu(int devices);
 void check_eigen(int devices);
+void check_inverse(int devices);
+void check_vendor(int devices);
 // Seconds of a factorisation and a solve of order n on all devices; tile and group: 0 to choose.
 void time_cholesky(int devices, Size n, const std::string& type, Size tile, Size group);
 void time_lu(int devices, Size n, const std::string& type, Size tile);

@@ -12,6 +12,7 @@
 //   device_check --lu-panel [M NB [TYPE]]
 //                                        microseconds a column of its panels; without sizes, the
 //                                        groups of panels alone
+//   device_check --inverse, --vendor     the groups of inverses by LU, and of cuSOLVERMg, alone
 //   device_check --eigen                 the group of eigenproblems alone
 //   device_check --eigen-time N [TYPE [TILE [DEVICES]]]
 //                                        seconds of an eigenproblem of order N
@@ -79,6 +80,14 @@ int main(int argc, char** argv) {
       test::check_eigen(devices);
       return test::Group::total_failures() == 0 ? 0 : 1;
     }
+    if (argc > 1 && std::strcmp(argv[1], "--inverse") == 0) {
+      test::check_inverse(devices);
+      return test::Group::total_failures() == 0 ? 0 : 1;
+    }
+    if (argc > 1 && std::strcmp(argv[1], "--vendor") == 0) {
+      test::check_vendor(devices);
+      return test::Group::total_failures() == 0 ? 0 : 1;
+    }
     if (argc > 1 && std::strncmp(argv[1], "--lu", 4) == 0) {
       test::check_lu_panel();
       if (std::strcmp(argv[1], "--lu") == 0) {
@@ -96,6 +105,7 @@ int main(int argc, char** argv) {
     test::check_factors(devices);
     test::check_qr(devices);
     test::check_lu(devices);
+    test::check_inverse(devices);
     test::check_eigen(devices);
   } catch (const std::exception& e) {
     std::printf("stopped by: %s\n", e.what());

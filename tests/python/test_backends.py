@@ -85,14 +85,15 @@ def test_missing_library_is_named(monkeypatch):
 
 
 @cpu_only
-@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
-def test_missing_library_is_named_by_every_routine(call, monkeypatch):
+@pytest.mark.parametrize("routine", CALLS)
+def test_missing_library_is_named_by_every_routine(routine, monkeypatch):
     """As on a machine with GPUs, where nvidia-cusolver is not installed."""
+    mesh = line(2, name=f"axis_of_{routine}")  # one whose layout nobody has asked for yet
     monkeypatch.setattr("jaxmg._resolve.platform_of", lambda mesh: "cuda")
     monkeypatch.setattr(_native, "require", lambda platform: None)
     monkeypatch.setattr(_native, "optional_library", lambda name: ("libcusolverMg.so.12", None))
     with pytest.raises(jaxmg.BackendUnavailableError, match=r"libcusolverMg\.so\.12.*nvidia-cus"):
-        call(spd(8), mesh=line(2), backend="cusolvermg")
+        CALLS[routine](spd(8), mesh=mesh, backend="cusolvermg")
 
 
 def test_more_devices_than_the_library_takes(monkeypatch):
@@ -370,7 +371,9 @@ def test_the_benchmark_says_why_it_has_no_such_peer(routine):
 
 @cpu_only
 def test_the_benchmark_on_cpus_goes_on_without_it(capsys):
-    report = jaxmg.bench.run(
+    from jaxmg import bench
+
+    report = bench.run(
         "lu_solve",
         n=[32],
         against=["cusolvermg", "jax"],

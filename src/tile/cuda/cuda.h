@@ -80,10 +80,14 @@ struct Cuda {
   static void column_max(Lane& lane, Size m, Size n, const Real<T>* rows, const T* a, Size lda,
                          Real<T>* result);
   template <class R>
-  static void unit_size(Lane& lane, Size n, const R* size, R* scale, R* inverse);
+  static void unit_size(Lane& lane, Size n, const R* size, R* scale, R* inverse, R* needed);
   template <class T>
-  static void scale_factors(Lane& lane, Size m, Size n, Size diagonal, const Real<T>* rows,
-                            const Real<T>* upper, const Real<T>* lower, T* a, Size lda);
+  static void scale_if(Lane& lane, const Real<T>* needed, Size m, Size n, const Real<T>* rows,
+                       const Real<T>* columns, T* a, Size lda);
+  template <class T>
+  static void scale_factors_if(Lane& lane, const Real<T>* needed, Size m, Size n, Size diagonal,
+                               const Real<T>* rows, const Real<T>* upper, const Real<T>* lower,
+                               T* a, Size lda);
   template <class T>
   static void unit_scale(Lane& lane, Size n, const T* diagonal, Size stride, Real<T>* scale,
                          Real<T>* inverse);

@@ -136,10 +136,10 @@ void warm_up_lu(CudaLane& lane, char* memory) {
     Cuda::split(lane, h, h, a, n, parts, h);
     Cuda::subtract_split_rows(lane, h, h, h, parts, h, a, n, more, b, n);
     Cuda::row_max<T>(lane, n, n, a, n, x);
-    Cuda::unit_size<T>(lane, n, x, x, x + n);
+    Cuda::unit_size<T>(lane, n, x, x, x + n, x + 3 * n);
     Cuda::column_max<T>(lane, n, n, x, a, n, x + 2 * n);
-    Cuda::scale<T>(lane, n, n, x, x, b, n);
-    Cuda::scale_factors<T>(lane, n, n, 0, x, x, x, b, n);
+    Cuda::scale_if<T>(lane, x, n, n, x, x, b, n);
+    Cuda::scale_factors_if<T>(lane, x, n, n, 0, x, x, x, b, n);
   }
   Cuda::log_phase<T>(lane, n, a, n + 1, real, phase);
   Cuda::pivot_sign<T>(lane, n, integers, phase);

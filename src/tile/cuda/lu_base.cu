@@ -10,7 +10,7 @@
 // on each multiprocessor at most and nothing else there that does not end by itself.
 #include <algorithm>
 
-#include "tile/cuda/launch.h"
+#include "tile/cuda/dependent_launch.h"
 #include "tile/cuda/lu_base.h"
 #include "tile/cuda/lu_exchange.h"
 #include "tile/cuda/lu_pivot.h"
@@ -249,6 +249,7 @@ __global__ void __launch_bounds__(kBaseThreads, 1) lu_base_kernel(const BaseTask
     shared.pivot_row[tid] = static_cast<Word>(tid);
   }
   exchange.open();
+  await_predecessor();
   if (has_rows) {
     Rows<D, kWidth> rows(task, shared);
 #pragma unroll
@@ -268,6 +269,7 @@ __global__ void __launch_bounds__(kBaseThreads, 1) lu_base_kernel(const BaseTask
       meet();
       rows.eliminate(j);
     }
+    admit_successor();
     meet();
     if (tid < 32) {
       trace_swaps<kWidth>(shared.pivot_row, shared.swaps);
@@ -286,6 +288,7 @@ __global__ void __launch_bounds__(kBaseThreads, 1) lu_base_kernel(const BaseTask
       meet();
       after_pivot(task, j, shared);
     }
+    admit_successor();
     if (tid == kRowThreads) {
       shared.gave_up = !going;
       if (!going) {
@@ -318,9 +321,7 @@ void any_width(const Visit& visit) {
 
 // Blocks of a cluster: more than eight are for data centre GPUs.
 int most_in_cluster(const CudaLane& lane) {
-  int major = 0;
-  JAXMG_CUDA_CHECK(
-      cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, lane.device()));
+  const int major = compute_capability_major(lane);
   return major < 9 ? 0 : major <= 10 ? kMostInCluster : kMostInCluster / 2;
 }
 
@@ -334,26 +335,14 @@ bool takes_cluster(const CudaLane& lane, Size blocks) {
 
 template <class D, int kWidth>
 void launch(CudaLane& lane, const BaseTask<D>& task) {
-  const Size blocks = ceil_div(task.rows, kRowsOfBlock<D, kWidth>);
-  if (!takes_cluster<D, kWidth>(lane, blocks)) {
-    lu_base_kernel<D, kWidth, MailExchange>
-        <<<static_cast<unsigned>(blocks), kBaseThreads, 0, lane.stream()>>>(task);
-    return;
-  }
-  cudaLaunchAttribute cluster;
-  cluster.id = cudaLaunchAttributeClusterDimension;
-  cluster.val.clusterDim.x = static_cast<unsigned>(blocks);
-  cluster.val.clusterDim.y = 1;
-  cluster.val.clusterDim.z = 1;
-  cudaLaunchConfig_t config = {};
-  config.gridDim = dim3(static_cast<unsigned>(blocks));
-  config.blockDim = dim3(kBaseThreads);
-  config.stream = lane.stream();
-  config.attrs = &cluster;
-  config.numAttrs = 1;
+  const auto blocks = static_cast<unsigned>(ceil_div(task.rows, kRowsOfBlock<D, kWidth>));
   if constexpr (kWidth == kWidest<D>) {
-    JAXMG_CUDA_CHECK(cudaLaunchKernelEx(&config, lu_base_kernel<D, kWidth, ClusterExchange>, task));
+    if (takes_cluster<D, kWidth>(lane, blocks)) {
+      return launch_dependent(lane, lu_base_kernel<D, kWidth, ClusterExchange>, blocks,
+                              kBaseThreads, blocks, task);
+    }
   }
+  launch_dependent(lane, lu_base_kernel<D, kWidth, MailExchange>, blocks, kBaseThreads, 0, task);
 }
 
 }  // namespace
@@ -395,7 +384,6 @@ void lu_base(CudaLane& lane, int width, Size m, Size n, T* a, Size lda, Size fir
   any_width<D>([&]<int kWidth>() {
     if (kWidth == width) {
       launch<D, kWidth>(lane, task);
-      JAXMG_CUDA_CHECK(cudaGetLastError());
     }
     return kWidth == width;
   });

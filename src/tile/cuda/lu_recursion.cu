@@ -11,6 +11,7 @@
 #include <algorithm>
 
 #include "tile/cuda/cuda.h"
+#include "tile/cuda/dependent_launch.h"
 #include "tile/cuda/launch.h"
 #include "tile/cuda/lu_base.h"
 #include "tile/cuda/scalar.h"
@@ -47,6 +48,8 @@ __global__ void __launch_bounds__(kThreads)
   __shared__ int rows[kEach * kThreads / 2];
   __shared__ D head[kSolve ? kSlice : 1][kSolve ? kSmall : 1];
   const int tid = static_cast<int>(threadIdx.x);
+  admit_successor();
+  await_predecessor();
   for (int i = tid; i < n; i += kThreads) {
     rows[i] = static_cast<int>(pivots[i] - first);
   }
@@ -117,6 +120,8 @@ __global__ void __launch_bounds__(kThreads)
   const int c = static_cast<int>(threadIdx.x) / kSmall;
   const int j = static_cast<int>(blockIdx.x) * kSlice + c;
   const D* const x22 = x + h * (ldx + 1);
+  admit_successor();
+  await_predecessor();
   D sum = zero<D>();
   if (i < w && j < h) {
 #pragma unroll 8
@@ -191,18 +196,16 @@ class Recursion {
   void interchange(Size n, const std::int32_t* pivots, Size first, Size columns, T* a, T* top,
                    Size ldt, const T* x) {
     const auto blocks = static_cast<unsigned>(ceil_div(columns, kSlice));
-    interchange_kernel<kSolve, D><<<blocks, kThreads, 0, lane_.stream()>>>(
-        narrow(n), pivots, first, narrow(columns), on_device(a), lda_, on_device(top), ldt,
-        on_device(x), ldx_);
-    JAXMG_CUDA_CHECK(cudaGetLastError());
+    launch_dependent(lane_, interchange_kernel<kSolve, D>, blocks, kThreads, 0, narrow(n), pivots,
+                     first, narrow(columns), on_device(a), lda_, on_device(top), ldt, on_device(x),
+                     ldx_);
   }
 
   void join(Size h, Size w, const T* l21, T* x) {
     if (h + w <= kBlock) {
       const auto blocks = static_cast<unsigned>(ceil_div(h, kSlice));
-      join_inverses_kernel<<<blocks, kThreads, 0, lane_.stream()>>>(
-          narrow(h), narrow(w), on_device(l21), lda_, on_device(x), ldx_);
-      JAXMG_CUDA_CHECK(cudaGetLastError());
+      launch_dependent(lane_, join_inverses_kernel<D>, blocks, kThreads, 0, narrow(h), narrow(w),
+                       on_device(l21), lda_, on_device(x), ldx_);
       return;
     }
     const Size whole = w / kBlock;  // blocks of rows

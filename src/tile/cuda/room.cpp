@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "tile/cuda/cuda.h"
+#include "tile/cuda/lu_base.h"
 
 namespace jaxmg::tile {
 namespace {
@@ -14,18 +15,18 @@ namespace {
 // Up to here native updates are so short that the chain of panels decides.
 constexpr Size kChainBound = 24576;
 
-// Measured on an H200: what a panel takes a column on the multiprocessors left to it, and products
-// on all of them.
-struct Speed {
-  double panel;  // seconds
-  double flops;  // real operations a second
-};
+// Operations a second, counted as for real numbers, of products on all multiprocessors of an H200.
 template <class T>
-Speed speed_of(bool split) {
-  if (split) {
-    return {9e-6, 187e12};
-  }
-  return {4e-6, is_complex_v<T> ? 14e12 : 54e12};  // a complex one is four
+double product_speed(bool split) {
+  return split ? 187e12 : is_complex_v<T> ? 14e12 : 54e12;
+}
+
+// What a panel of that height takes a column there, on the multiprocessors left to it: the narrower
+// its bases, the longer.
+template <class T>
+double panel_seconds(const CudaLane& lane, Size m) {
+  const int width = lu_base_width<T>(lane, m);
+  return width == 32 ? 4e-6 : width == 16 ? 6e-6 : 9e-6;
 }
 
 }  // namespace
@@ -45,10 +46,11 @@ Size Cuda::columns_beside_panel(Lanes& lanes, bool split, Size order, Size m, Si
   if (lanes.reserve() <= 0 || open <= 0 || (!split && order > kChainBound)) {
     return 0;
   }
-  const Speed speed = speed_of<T>(split);
-  const double seconds = 2.0 * static_cast<double>(m) * static_cast<double>(k) / speed.flops *
-                         static_cast<double>(all) / static_cast<double>(open);
-  const double columns = speed.panel * static_cast<double>(k) / std::max(seconds, 1e-30);
+  const double seconds = 2.0 * static_cast<double>(m) * static_cast<double>(k) /
+                         product_speed<T>(split) * static_cast<double>(all) /
+                         static_cast<double>(open);
+  const double panel = panel_seconds<T>(lanes.panel, m) * static_cast<double>(k);
+  const double columns = panel / std::max(seconds, 1e-30);
   return columns >= static_cast<double>(n) ? n
                                            : std::min(n, round_up(static_cast<Size>(columns), 128));
 }

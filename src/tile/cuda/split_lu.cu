@@ -104,6 +104,46 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
+// *needed <- 1 if a size is far from 1.
+template <class R>
+__global__ void __launch_bounds__(kThreads) judge_sizes_kernel(Size n, const R* size, R* needed) {
+  bool far = false;
+  for (Size i = threadIdx.x; i < n; i += kThreads) {
+    const R x = size[i];
+    far = far || (x > 0 && isfinite(x) && (x < R(0x1p-4) || x > R(0x1p4)));
+  }
+  if (__syncthreads_or(far) != 0 && threadIdx.x == 0) {
+    *needed = 1;
+  }
+}
+
+// a_ij <- factor(i, j) a_ij, if that is needed.
+template <class D, class R, class Factor>
+__global__ void __launch_bounds__(kThreads)
+    scale_if_kernel(const R* needed, Size m, Size n, D* a, Size lda, Factor factor) {
+  if (*needed == R{0}) {
+    return;
+  }
+  for (Size j = blockIdx.y; j < n; j += gridDim.y) {
+#pragma unroll 4
+    for (Size i = static_cast<Size>(blockIdx.x) * kThreads + threadIdx.x; i < m;
+         i += static_cast<Size>(gridDim.x) * kThreads) {
+      a[i + j * lda] = element<D>(factor(i, j)) * a[i + j * lda];
+    }
+  }
+}
+
+template <class D, class R, class Factor>
+void scale_if_needed(CudaLane& lane, const R* needed, Size m, Size n, D* a, Size lda,
+                     Factor factor) {
+  if (m > 0 && n > 0) {
+    const dim3 grid(static_cast<unsigned>(std::min<Size>(ceil_div(m, 4 * kThreads), 16)),
+                    static_cast<unsigned>(std::min<Size>(n, 512)));
+    scale_if_kernel<<<grid, kThreads, 0, lane.stream()>>>(needed, m, n, a, lda, factor);
+    JAXMG_CUDA_CHECK(cudaGetLastError());
+  }
+}
+
 }  // namespace
 
 void Cuda::subtract_split_rows(Lane& lane, Size m, Size n, Size k, const Half* a, Size lda,
@@ -152,35 +192,43 @@ void Cuda::column_max(Lane& lane, Size m, Size n, const Real<T>* rows, const T* 
 }
 
 template <class R>
-void Cuda::unit_size(Lane& lane, Size n, const R* size, R* scale, R* inverse) {
+void Cuda::unit_size(Lane& lane, Size n, const R* size, R* scale, R* inverse, R* needed) {
+  if (n <= 0) {
+    return;
+  }
+  judge_sizes_kernel<<<1, kThreads, 0, lane.stream()>>>(n, size, needed);
+  JAXMG_CUDA_CHECK(cudaGetLastError());
   for_each(lane, n, 1, [=] __device__(Size i, Size) {
     const R x = size[i];
-    const int exponent = x > 0 && isfinite(x) ? max(-kMostScaling, min(kMostScaling, ilogb(x))) : 0;
+    const bool scales = x > 0 && isfinite(x) && *needed != R{0};
+    const int exponent = scales ? max(-kMostScaling, min(kMostScaling, ilogb(x))) : 0;
     scale[i] = ldexp(R{1}, -exponent);
     inverse[i] = ldexp(R{1}, exponent);
   });
 }
 
 template <class T>
-void Cuda::scale_factors(Lane& lane, Size m, Size n, Size diagonal, const Real<T>* rows,
-                         const Real<T>* upper, const Real<T>* lower, T* a, Size lda) {
-  DeviceType<T>* x = on_device(a);
-  move_each(
-      lane, m, n,
-      [=] __device__(Size i, Size j) {
-        const Real<T> factor = rows[i] * (i <= diagonal + j ? upper[j] : lower[j]);
-        return element<DeviceType<T>>(factor) * x[i + j * lda];
-      },
-      [=] __device__(Size i, Size j, DeviceType<T> y) { x[i + j * lda] = y; });
+void Cuda::scale_if(Lane& lane, const Real<T>* needed, Size m, Size n, const Real<T>* rows,
+                    const Real<T>* columns, T* a, Size lda) {
+  scale_if_needed(lane, needed, m, n, on_device(a), lda,
+                  [=] __device__(Size i, Size j) { return rows[i] * columns[j]; });
 }
 
-#define JAXMG_INSTANTIATE(T)                                                                      \
-  template void Cuda::row_max<T>(Lane&, Size, Size, const T*, Size, Real<T>*);                    \
-  template void Cuda::column_max<T>(Lane&, Size, Size, const Real<T>*, const T*, Size, Real<T>*); \
-  template void Cuda::scale_factors<T>(Lane&, Size, Size, Size, const Real<T>*, const Real<T>*,   \
-                                       const Real<T>*, T*, Size);
-JAXMG_INSTANTIATE(float)
-#undef JAXMG_INSTANTIATE
-template void Cuda::unit_size<float>(Lane&, Size, const float*, float*, float*);
+template <class T>
+void Cuda::scale_factors_if(Lane& lane, const Real<T>* needed, Size m, Size n, Size diagonal,
+                            const Real<T>* rows, const Real<T>* upper, const Real<T>* lower, T* a,
+                            Size lda) {
+  scale_if_needed(lane, needed, m, n, on_device(a), lda, [=] __device__(Size i, Size j) {
+    return rows[i] * (i <= diagonal + j ? upper[j] : lower[j]);
+  });
+}
+
+template void Cuda::row_max<float>(Lane&, Size, Size, const float*, Size, float*);
+template void Cuda::column_max<float>(Lane&, Size, Size, const float*, const float*, Size, float*);
+template void Cuda::unit_size<float>(Lane&, Size, const float*, float*, float*, float*);
+template void Cuda::scale_if<float>(Lane&, const float*, Size, Size, const float*, const float*,
+                                    float*, Size);
+template void Cuda::scale_factors_if<float>(Lane&, const float*, Size, Size, Size, const float*,
+                                            const float*, const float*, float*, Size);
 
 }  // namespace jaxmg::tile
