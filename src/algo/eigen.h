@@ -3,10 +3,10 @@
 //   A V = V diag(w),   V^H V = I,   w ascending
 //
 // in two stages: full to band (band_reduction.h), band to tridiagonal (band_chase.h); then divide
-// and conquer (tridiagonal_vectors.h) and both stages backwards (eigenvectors.h), or bisection if
-// only the values are wanted. Nothing of the size of A is whole on one rank: A and the reflectors
-// stay where A's rows are, the tridiagonal matrix's eigenvectors are split by rows while they are
-// made and by columns afterwards.
+// and conquer (tridiagonal_vectors.h) and both stages backwards (band_eigenvectors.h,
+// dense_eigenvectors.h), or bisection if only the values are wanted. Nothing of the size of A is
+// whole on one rank: A and the reflectors stay where A's rows are, the tridiagonal matrix's
+// eigenvectors are split by rows while they are made and by columns afterwards.
 //
 // A is scaled by a power of two to a largest element of about 1, so that squares neither overflow
 // nor vanish. LAPACK: xSYEVD, xHEEVD, xSYEVR.
@@ -18,8 +18,9 @@
 #include <vector>
 
 #include "algo/band_chase.h"
+#include "algo/band_eigenvectors.h"
 #include "algo/band_reduction.h"
-#include "algo/eigenvectors.h"
+#include "algo/dense_eigenvectors.h"
 #include "algo/hermitian_probe.h"
 #include "algo/mirror.h"
 #include "algo/rank.h"
@@ -184,10 +185,10 @@ class Eigensolver {
       Device::template copy<R>(lane_, n_, held, reinterpret_cast<R*>(z), n_, split_rows, n_);
       Device::template widen<T>(lane_, n_ * held, split_rows, z);
     }
-    BackTransformation<Device, T> back(rank_, dist_, z, held);
-    back.apply_sweeps(groups_);
+    SweepBackTransformation<Device, T>(rank_, z, held).apply(groups_);
+    PanelBackTransformation<Device, T> back(rank_, dist_, z, held);
     back.to_natural_order();
-    back.apply_panels(a_);
+    back.apply(a_);
     // M = conj(A) has been decomposed: V = conj(Z).
     distributed_transpose<Device, T>(rank_, columns, dist_, true, z, v_);
   }
