@@ -83,6 +83,7 @@ class BandReduction {
   }
 
  private:
+  void stage(const char* name) { rank_.observer.stage(me_, name); }
   T* get(Buffer buffer) const { return rank_.workspace.template get<T>(buffer); }
   T* column(LocalTile t) const { return a_ + *dist_.begin(t) * n_; }
   // Columns of small_blocks: R, two products, the top of a panel (2 b rows).
@@ -90,12 +91,14 @@ class BandReduction {
 
   void step(const ReflectorPanel& p, T* t) {
     const bool mine = p.tile.rank == me_;
+    stage("panel QR");
     if (mine) {
       factor(p, t);
     }
     if (p.count == 0) {
       return;
     }
+    stage("panel sent");
     T* const columns = mine ? column(p.tile.local) : panel_;
     Message message{columns, columns};
     auto sent = rank_.comm.publish(lane_, message, n_ * p.width, dtype_of<T>, p.tile.rank);
@@ -115,8 +118,11 @@ class BandReduction {
       sent.release();
     }
     update_between(p, t, ranges);
+    stage("matrix times panel");
     multiply(p, ranges);
+    stage("corrections");
     complete(p, t, ranges);
+    stage("updates");
     update(p, ranges);
     if (mine) {
       lane_.wait(sent);
