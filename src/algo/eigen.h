@@ -196,9 +196,7 @@ class Eigensolver {
     stage("sweeps backwards");
     SweepBackTransformation<Device, T>(rank_, z, held).apply(groups_);
     stage("panels backwards");
-    PanelBackTransformation<Device, T> back(rank_, dist_, z, held);
-    back.to_natural_order();
-    back.apply(a_);
+    PanelBackTransformation<Device, T>(rank_, dist_, a_, z, held).apply();
     stage("transposition");
     // M = conj(A) has been decomposed: V = conj(Z).
     distributed_transpose<Device, T>(rank_, columns, dist_, true, z, v_);
