@@ -206,6 +206,8 @@ Size qr_aux_count(Size m, Size n, Size tile);
 // of them that are carried out before their reflectors are sent on.
 Size sweep_group(Size b);
 Size sweep_batch(Platform platform);
+// Tiles by which an eigenproblem's matrix of which a triangle is given is made whole.
+Size mirror_tile(Size rows);
 
 std::string_view name(Buffer buffer);
 

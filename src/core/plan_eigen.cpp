@@ -14,6 +14,10 @@ Size sweep_batch(Platform platform) {
   return platform == Platform::cpu ? 4 : 32;
 }
 
+Size mirror_tile(Size rows) {
+  return std::clamp<Size>(rows, 1, 512);
+}
+
 // Panels whose updates of the matrix are put off and made together: long inner dimensions make fast
 // products, but every rank keeps 2 width n elements for them, and all ranks 2 width n more. That is
 // held to a third of a matrix.
@@ -25,8 +29,16 @@ Size choose_reflector_group(const PlanRequest& q, Size b) {
 
 namespace {
 
-// Blocks of threads among which a GPU divides the rows of a panel.
+// Blocks of threads among which a GPU divides the rows of a panel, and what they tell each other:
+// either sums of each column and the pivot row, or, where the panel stays in registers, the same
+// for 64 columns with tags.
 constexpr Size kPanelBlocks = 1024;
+constexpr Size kGridBlocks = 256;
+constexpr Size kGridColumns = 64;
+
+Size panel_work_bytes(Size b, DType type) {
+  return size_of(type) * 2 * std::max((kPanelBlocks + 1) * b, 2 * (kGridBlocks + 1) * kGridColumns);
+}
 
 // Of the reflectors of stage 2 the most that one rank holds: the first one, since earlier groups
 // are larger.
@@ -55,7 +67,7 @@ void add_eigen_entries(const PlanRequest& q, const Decisions& decided, EntryList
   // Steps, then two windows each.
   const Size packed = ceil_div(n, b) * 2 * (b + group - 1) * group;
   const Size columns = ceil_div(q.columns, q.ranks);
-  const Size staging = mirror_staging_count(q, rows, b);
+  const Size staging = mirror_staging_count(q, rows, mirror_tile(rows));
 
   list.argument(Buffer::matrix, t, rows * n);
   list.result(Buffer::eigenvalues, real, n);
@@ -73,8 +85,8 @@ void add_eigen_entries(const PlanRequest& q, const Decisions& decided, EntryList
   list.scratch(Buffer::probe_transpose, t, n);
   list.scratch(Buffer::probe_result, real, 4);
   if (q.platform == Platform::cuda) {
-    const Size sums = 2 * (kPanelBlocks + 1) * b * size_of(t);
-    list.scratch(Buffer::eigen_work, DType::f64, std::max(12 * n + 64, ceil_div(sums, 8)));
+    list.scratch(Buffer::eigen_work, DType::f64,
+                 std::max(12 * n + 64, ceil_div(panel_work_bytes(b, t), 8)));
   }
   if (q.vectors || q.mirror) {
     list.scratch(Buffer::send_staging, t, staging);
