@@ -187,8 +187,9 @@ class Plan {
 // Elements per rank of the aux operand that stands beside a Cholesky factor: the original diagonal
 // tiles, then the inverses of the factor's.
 Size aux_count(Size n, int ranks, Size tile);
-// The same beside an LU factor: inverses of the diagonal tiles of L and of U, on platforms that
-// solve with them.
+// Whether a platform solves with the inverses of the diagonal tiles of L and of U.
+bool lu_inverts(const PlanRequest& request);
+// The same beside an LU factor: those inverses.
 Size lu_aux_count(const PlanRequest& request, Size tile);
 
 // getrf, getrs, getdet
