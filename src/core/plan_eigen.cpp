@@ -106,7 +106,7 @@ void add_eigen_entries(const PlanRequest& q, const Decisions& decided, EntryList
   // Also a second place for those of the tridiagonal matrix, in real numbers.
   list.scratch(Buffer::eigenvectors, t,
                std::max(columns * n, is_complex(t) ? ceil_div(rows * n, 2) : rows * n));
-  list.scratch(Buffer::back_products, t, std::max({width, 2 * b, group}) * columns);
+  list.scratch(Buffer::back_products, t, std::max({width, 2 * b, group}) * columns + width * width);
   list.scratch(Buffer::secular_block, real, n * std::min<Size>(std::max<Size>(n, 1), 128));
 }
 
