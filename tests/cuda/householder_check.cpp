@@ -190,7 +190,7 @@ void check_factors_of_reflectors(CudaLane& lane) {
 
 template <class T>
 void check_moves(CudaLane& lane) {
-  Group group("tiles: mirror, copy_strided " + type_name<T>());
+  Group group("tiles: mirror, copy_blocks " + type_name<T>());
   for (const Size n : {Size{1}, Size{2}, Size{31}, Size{33}, Size{200}}) {
     const Size ld = n + 3;
     std::vector<T> a(static_cast<std::size_t>(ld * n));
@@ -217,7 +217,7 @@ void check_moves(CudaLane& lane) {
     from[i] = random_entry<T>(4, static_cast<Size>(i), 1);
   }
   DeviceArray<T> dfrom(from), dto(to);
-  Cuda::copy_strided<T>(lane, m, n, dfrom.get(), lds, 17, dto.get(), ldd, 12, count);
+  Cuda::copy_blocks<T>(lane, m, n, count, dfrom.get(), lds, 17, dto.get(), ldd, 12);
   for (Size j = 0; j < n; ++j) {
     for (Size c = 0; c < count; ++c) {
       for (Size i = 0; i < m; ++i) {
@@ -226,7 +226,7 @@ void check_moves(CudaLane& lane) {
       }
     }
   }
-  group.expect(dto.download() == to, "copy_strided");
+  group.expect(dto.download() == to, "copy_blocks");
 }
 
 double microseconds(CudaLane& lane, int times, const std::function<void()>& work) {
