@@ -9,6 +9,7 @@
 #include "tile/cuda/reduce.h"
 #include "tile/cuda/reflector.h"
 #include "tile/cuda/scalar.h"
+#include "tile/eigen.h"
 
 namespace jaxmg::tile {
 namespace {
@@ -209,7 +210,7 @@ void Cuda::householder_panel(Lane& lane, Size m, Size w, T* a, Size lda, T* r, S
   const std::size_t shared = static_cast<std::size_t>(p.rows + w) * sizeof(D);
   for (int j = -1; j < p.k; ++j) {
     panel_kernel<D, R><<<static_cast<unsigned>(p.blocks), kThreads, shared, lane.stream()>>>(
-        p, j, std::numeric_limits<R>::min());
+        p, j, kLeastSquare<R>);
     JAXMG_CUDA_CHECK(cudaGetLastError());
   }
 }
