@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <limits>
 
 #include "core/types.h"
 #include "tile/random.h"
@@ -16,6 +17,18 @@ struct Rotation {
   double c = 1;
   double s = 0;
 };
+
+// Stands for 1 / tau of a reflector that does nothing: products with its inverse vanish beside
+// numbers of about 1, and none overflows.
+template <class R>
+inline constexpr R kNoReflector = sizeof(R) == 4 ? R(1e30) : R(1e100);
+
+// A sum of squares below which a vector is nothing beside a matrix of norm about 1. Squares that
+// vanish, where small numbers are flushed to zero, are nothing beside greater sums.
+template <class R>
+inline constexpr R kLeastSquare = std::numeric_limits<R>::min() /
+                                  (std::numeric_limits<R>::epsilon() *
+                                   std::numeric_limits<R>::epsilon());
 
 // The reflectors of `count` sweeps of bulge chasing from sweep `first` on, of a matrix of order n
 // and half width b. They are kept as a matrix of rows() x count, whose column j belongs to sweep

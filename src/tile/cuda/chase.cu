@@ -322,7 +322,7 @@ void Cuda::chase(Lane& lane, const SweepBatch& batch, T* band, Size ld, T* v, vo
   const auto blocks =
       static_cast<unsigned>(std::min({batch.count, together, Size{2} * processors}));
   chase_kernel<D, R><<<blocks, kThreads, shared, lane.stream()>>>(
-      batch, on_device(band), ld, on_device(v), ticket, ticket + 1, std::numeric_limits<R>::min());
+      batch, on_device(band), ld, on_device(v), ticket, ticket + 1, kLeastSquare<R>);
   JAXMG_CUDA_CHECK(cudaGetLastError());
 }
 
