@@ -47,7 +47,7 @@ class Eigensolver {
       : rank_(rank),
         lane_(rank.lanes.update),
         dist_(rank.plan.distribution()),
-        groups_(dist_.size(), dist_.tile_size(), dist_.ranks()),
+        groups_(rank.plan),
         n_(dist_.size()),
         own_(dist_.local_size(rank.comm.rank())),
         wanted_(wanted),
@@ -113,7 +113,7 @@ class Eigensolver {
     const Size b = dist_.tile_size();
     BandReduction<Device, T>(rank_, dist_, a_).run();
     std::vector<double> d, e;
-    chase_band<Device, T>(rank_, groups_, n_, b, wanted_.vectors, d, e);
+    chase_band<Device, T>(rank_, groups_, n_, b, wanted_.vectors, d, e, info_);
     if (!wanted_.vectors) {
       return put_values(bisect(d, e));
     }
@@ -185,7 +185,7 @@ class Eigensolver {
       Device::template copy<R>(lane_, n_, held, reinterpret_cast<R*>(z), n_, split_rows, n_);
       Device::template widen<T>(lane_, n_ * held, split_rows, z);
     }
-    SweepBackTransformation<Device, T>(rank_, z, held).apply(groups_);
+    SweepBackTransformation<Device, T>(rank_, groups_, z, held).apply();
     PanelBackTransformation<Device, T> back(rank_, dist_, z, held);
     back.to_natural_order();
     back.apply(a_);

@@ -122,10 +122,13 @@
 //                    Q = I - V T V^H and diagonal elements of R real
 //   store_band(lane, m, w, b, block, ldb, band, ld)
 //                    band[i - j + j ld] <- block_ij for 0 <= i - j <= b
-//   chase(lane, batch, band, ld, v, work)    the sweeps of a SweepBatch (tile/eigen.h) on a band
+//   chase(lane, batch, band, ld, v, work, info)  the sweeps of a SweepBatch (tile/eigen.h) on a band
 //                    matrix, A_ij at band[i - j + j ld], ld = 2 b, zero below its half width b; v
 //                    (null: not kept) <- their reflectors
-//   pack_sweeps(lane, group, v, packed)      packed <- V and V T of each step of a group
+//   pack_sweeps(lane, batch, v, packed)      packed <- what apply_sweeps wants of their reflectors
+//   apply_sweeps(lane, batch, packed, columns, x, ldx, products)
+//                    x <- the product of all reflectors times x: groups last to first, in each by
+//                    rising number; products holds batch.size x columns elements
 //   tridiagonal_part(lane, n, band, ld, d, e)    host d, e <- (real) diagonal and sub-diagonal
 //   widen(lane, n, src, dst)                 dst <- src, real numbers to the element type
 //   to_host(lane, n, src, host dst), from_host(lane, m, n, host src, lds, dst, ldd)

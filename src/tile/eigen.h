@@ -69,6 +69,18 @@ struct SweepBatch {
     }
     return sum;
   }
+  Size groups() const { return (count + size - 1) / size; }
+  SweepGroup group(Size i) const {
+    return {n, b, first + i * size, std::min(size, count - i * size)};
+  }
+  // Packed, one group after the other.
+  Size packed() const {
+    Size sum = 0;
+    for (Size i = 0; i < groups(); ++i) {
+      sum += group(i).packed();
+    }
+    return sum;
+  }
 };
 
 }  // namespace jaxmg

@@ -158,9 +158,19 @@ struct Cuda {
   static void store_band(Lane& lane, Size m, Size w, Size b, const T* block, Size ldb, T* band,
                          Size ld);
   template <class T>
-  static void chase(Lane& lane, const SweepBatch& batch, T* band, Size ld, T* v, void* work);
+  static void chase(Lane& lane, const SweepBatch& batch, T* band, Size ld, T* v, void* work,
+                    Info* info);
   template <class T>
-  static void pack_sweeps(Lane& lane, const SweepGroup& group, const T* v, T* packed);
+  static void pack_sweeps(Lane& lane, const SweepBatch& batch, const T* v, T* packed);
+  template <class T>
+  static void apply_sweeps(Lane& lane, const SweepBatch& batch, const T* packed, Size columns, T* x,
+                           Size ldx, T* products);
+  // The same by matrix products, for bands of any width.
+  template <class T>
+  static void pack_any_sweeps(Lane& lane, const SweepBatch& batch, const T* v, T* packed);
+  template <class T>
+  static void apply_any_sweeps(Lane& lane, const SweepBatch& batch, const T* packed, Size columns,
+                               T* x, Size ldx, T* products);
   template <class T>
   static void tridiagonal_part(Lane& lane, Size n, const T* band, Size ld, double* d, double* e);
   template <class T>
