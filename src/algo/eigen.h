@@ -58,6 +58,7 @@ class Eigensolver {
 
   void run(Triangle valid) {
     Device::reset(lane_, info_);
+    stage("scaling");
     if (n_ > 0) {
       if (valid != Triangle::whole) {
         mirror_triangle<Device, T>(rank_, dist_,
@@ -70,6 +71,7 @@ class Eigensolver {
         solve();
       }
     }
+    stage("results");
     auto agreed = rank_.comm.agree(lane_, info_);
     lane_.wait(agreed);
     const Real<T> nan = std::numeric_limits<Real<T>>::quiet_NaN();
@@ -81,6 +83,8 @@ class Eigensolver {
   }
 
  private:
+  void stage(const char* name) { rank_.observer.stage(rank_.comm.rank(), name); }
+
   // Largest |Re| or |Im| of A to [1, 2). False, on all ranks, if A is not finite.
   bool scale() {
     Real<T>* const result = rank_.workspace.template get<Real<T>>(Buffer::probe_result);
@@ -113,8 +117,10 @@ class Eigensolver {
     const Size b = dist_.tile_size();
     BandReduction<Device, T>(rank_, dist_, a_).run();
     std::vector<double> d, e;
+    stage("chase");
     chase_band<Device, T>(rank_, groups_, n_, b, wanted_.vectors, d, e, info_);
     if (!wanted_.vectors) {
+      stage("bisection");
       return put_values(bisect(d, e));
     }
     vectors(std::move(d), std::move(e));
@@ -164,6 +170,7 @@ class Eigensolver {
 
   void vectors(std::vector<double> d, std::vector<double> e) {
     using R = Real<T>;
+    stage("tridiagonal vectors");
     // Two places for eigenvectors of the tridiagonal matrix: one of its own, and the one where
     // those of A will be.
     T* const z = rank_.workspace.template get<T>(Buffer::eigenvectors);
@@ -177,6 +184,7 @@ class Eigensolver {
     if (wanted_.count == 0) {
       return;
     }
+    stage("transposition");
     const Distribution columns(wanted_.count, dist_.ranks(), dist_.tile_size());
     const Size held = columns.local_size(rank_.comm.rank());
     distributed_transpose<Device, R>(rank_, dist_, columns, false, split_rows,
@@ -185,10 +193,11 @@ class Eigensolver {
       Device::template copy<R>(lane_, n_, held, reinterpret_cast<R*>(z), n_, split_rows, n_);
       Device::template widen<T>(lane_, n_ * held, split_rows, z);
     }
+    stage("sweeps backwards");
     SweepBackTransformation<Device, T>(rank_, groups_, z, held).apply();
-    PanelBackTransformation<Device, T> back(rank_, dist_, z, held);
-    back.to_natural_order();
-    back.apply(a_);
+    stage("panels backwards");
+    PanelBackTransformation<Device, T>(rank_, dist_, a_, z, held).apply();
+    stage("transposition");
     // M = conj(A) has been decomposed: V = conj(Z).
     distributed_transpose<Device, T>(rank_, columns, dist_, true, z, v_);
   }

@@ -85,12 +85,12 @@ enum class Buffer {
   vendor_workspace,     // what it asks for
   eigenvalues,          // n reals
   result_vectors,       // the rows of the eigenvectors wanted, where not in place of the matrix
-  reflector_rows,       // 2 tile x n: V^H and W^H of one panel
-  reflector_own_rows,   // 2 tile x L: the same in the own columns
-  product_rows,         // tile x n: (A V)^H
-  product_own_rows,     // tile x L
-  reflector_factors,    // triangular factors of all panels
-  small_blocks,         // tile x tile blocks
+  reflector_rows,       // n x 2 group tile: V and W of the panels of a block
+  reflector_own_rows,   // L x 2 group tile: own rows of them
+  product_rows,         // n x tile: A V
+  product_own_rows,     // L x tile
+  reflector_factors,    // n: scalars of the reflectors of all panels
+  small_blocks,         // tile x tile blocks, and 2 group of them
   band,                 // 2 tile x n
   sweep_reflectors,     // share of the reflectors of bulge chasing
   sweep_panel,          // those of one group of sweeps, packed
@@ -143,7 +143,8 @@ class Plan {
   const PlanRequest& request() const { return request_; }
   Routine routine() const { return request_.routine; }
   Size tile() const { return tile_; }
-  // Tile columns that one product of the trailing update covers.
+  // Tile columns that one product of the trailing update covers; for syevd, panels whose updates
+  // are made by one.
   Size group() const { return group_; }
   // What was asked for, where the platform and the element type have it.
   Precision precision() const { return precision_; }

@@ -25,6 +25,15 @@ Size packed_sweep_panel(DType type, Size n, Size b) {
   return blocks * std::max(windows, wide);
 }
 
+// Panels whose updates of the matrix are put off and made together: long inner dimensions make fast
+// products, but every rank keeps 2 width n elements for them, and all ranks 2 width n more. That is
+// held to a third of a matrix.
+Size choose_reflector_group(const PlanRequest& q, Size b) {
+  const Size width = q.platform == Platform::cpu ? 256 : q.n >= 24576 ? 1024 : 512;
+  const Size room = q.n / (6 * (q.ranks + 1));
+  return std::max<Size>(1, std::min(width, room) / b);
+}
+
 namespace {
 
 // Blocks of threads among which a GPU divides the rows of a panel.
@@ -64,20 +73,20 @@ void add_eigen_entries(const PlanRequest& q, const Decisions& decided, EntryList
   const Size rows = ceil_div(n, q.ranks);
   const DType t = q.type;
   const DType real = real_of(t);
-  const Size panels = q.ranks * ceil_div(rows, b);
+  const Size width = decided.group * b;  // of a block of panels
   const Size group = sweep_group(b);
   const Size columns = ceil_div(q.columns, q.ranks);
   const Size staging = mirror_staging_count(q, rows, b);
 
   list.argument(Buffer::matrix, t, rows * n);
   list.result(Buffer::eigenvalues, real, n);
-  list.scratch(Buffer::reflector_rows, t, 2 * b * n);
-  list.scratch(Buffer::reflector_own_rows, t, 2 * b * rows);
-  list.scratch(Buffer::product_rows, t, b * rows * q.ranks);
-  list.scratch(Buffer::product_own_rows, t, b * rows);
-  list.scratch(Buffer::panel_even, t, b * n);
-  list.scratch(Buffer::reflector_factors, t, panels * b * b);
-  list.scratch(Buffer::small_blocks, t, 5 * b * b);
+  list.scratch(Buffer::reflector_rows, t, 2 * width * n);
+  list.scratch(Buffer::reflector_own_rows, t, 2 * width * rows);
+  list.scratch(Buffer::product_rows, t, b * n);
+  list.scratch(Buffer::product_own_rows, t, q.ranks > 1 ? b * rows : 0);
+  list.scratch(Buffer::panel_even, t, b * rows * q.ranks);
+  list.scratch(Buffer::reflector_factors, t, n);
+  list.scratch(Buffer::small_blocks, t, (6 + 2 * decided.group) * b * b);
   list.scratch(Buffer::band, t, 2 * b * n);
   list.scratch(Buffer::scalars, DType::f64, 2 * n + 1);
   list.scratch(Buffer::probe_vector, t, n);
@@ -103,9 +112,11 @@ void add_eigen_entries(const PlanRequest& q, const Decisions& decided, EntryList
   list.scratch(Buffer::tridiagonal_vectors, real, rows * n);
   // Also a second place for those of the tridiagonal matrix, in real numbers; and at first one for
   // reflectors, a panel of them at least.
-  list.scratch(Buffer::eigenvectors, t,
-               std::max(columns * n, is_complex(t) ? ceil_div(rows * n, 2) : rows * n));
-  list.scratch(Buffer::back_products, t, std::max<Size>(2 * b, group) * columns);
+  const Size waiting = q.ranks > 1 ? std::min(n, sweep_panel_groups(q.platform) * group) * n : 0;
+  list.scratch(
+      Buffer::eigenvectors, t,
+      std::max({columns * n, is_complex(t) ? ceil_div(rows * n, 2) : rows * n, waiting}));
+  list.scratch(Buffer::back_products, t, std::max({width, 2 * b, group}) * columns);
   list.scratch(Buffer::secular_block, real, n * std::min<Size>(std::max<Size>(n, 1), 128));
 }
 

@@ -15,6 +15,8 @@
 //                    writes into a reader's buffer
 //
 //   copy(lane, m, n, src, lds, dst, ldd)               dst <- src, m x n
+//   copy_strided(lane, m, n, src, lds, stride_s, dst, ldd, stride_d, count)
+//                    the same for `count` blocks, the i-th at src + i stride_s and dst + i stride_d
 //   transpose(lane, m, n, src, lds, dst, ldd, conj)    dst (n x m) <- src^T, or src^H
 //   fill(lane, m, n, off, diag, a, lda)                a <- off everywhere, diag on the diagonal
 //   fill_if_failed(lane, info, m, n, value, a, lda)    a <- value if info->kind != 0
@@ -116,10 +118,17 @@
 //                                            result[1] = 1 if an element is not finite
 //   multiply(lane, m, n, factor, a, lda)     a <- factor a, factor being real
 //   real_diagonal(lane, n, a, stride)        Im a_i <- 0 for n elements at this distance
-//   householder_panel(lane, m, w, a, lda, r, ldr, t, ldt, work)
+//   mirror(lane, n, a, lda)                  upper triangle of a <- the lower one's conjugate transpose
+//   householder_panel(lane, m, w, a, lda, r, ldr, tau, work)
 //                    QR of a (m x w), k = min(m, w): a <- V (m x k, unit lower trapezoid, zeros
-//                    above), r (k x w) <- R, t (k x k, zeros below the diagonal) <- T with
-//                    Q = I - V T V^H and diagonal elements of R real
+//                    above), r (k x w) <- R with real diagonal, zeros below it, tau (k) <- scalars
+//                    of the reflectors, Q = (I - tau_0 v_0 v_0^H) (I - tau_1 v_1 v_1^H) ...
+//   reflector_factor(lane, k, gram, ldg, tau, t, ldt)
+//                    t <- T, zeros below its diagonal, with Q = I - V T V^H; gram is V^H V, of which
+//                    the strict upper triangle is read
+//   reflector_diagonal(lane, k, tau, u, ldu) u_ii <- 1 / tau_i, or so large a number that it makes
+//                    nothing of a reflector that has tau_i = 0: then T = inv(upper triangle of u)
+//                    if u was V^H V
 //   store_band(lane, m, w, b, block, ldb, band, ld)
 //                    band[i - j + j ld] <- block_ij for 0 <= i - j <= b
 //   chase(lane, batch, band, ld, v, work, info)  the sweeps of a SweepBatch (tile/eigen.h) on a band

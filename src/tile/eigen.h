@@ -17,6 +17,11 @@ struct Rotation {
   double s = 0;
 };
 
+// Stands for 1 / tau of a reflector that does nothing: products with its inverse vanish beside
+// numbers of about 1, and none overflows.
+template <class R>
+inline constexpr R kNoReflector = sizeof(R) == 4 ? R(1e30) : R(1e100);
+
 // The reflectors of `count` sweeps of bulge chasing from sweep `first` on, of a matrix of order n
 // and half width b. They are kept as a matrix of rows() x count, whose column j belongs to sweep
 // first + j and whose row i belongs to row first + 1 + i of the matrix. Below its j leading zeros,

@@ -116,6 +116,7 @@ void check_qr(int devices);
 void check_lu_tiles();
 void check_lu(int devices);
 void check_eigen(int devices);
+void check_sweeps();
 // Seconds of a factorisation and a solve of order n on all devices; tile and group: 0 to choose.
 void time_cholesky(int devices, Size n, const std::string& type, Size tile, Size group);
 void time_lu(int devices, Size n, const std::string& type, Size tile);
@@ -123,6 +124,8 @@ void time_lu(int devices, Size n, const std::string& type, Size tile);
 void time_qr(int devices, Size m, Size n, const std::string& type, Size tile);
 // Seconds of an eigenproblem of order n, with and without vectors.
 void time_eigen(int devices, Size n, const std::string& type, Size tile);
+// Seconds of bulge chasing in bands of order n and of its reflectors on so many columns.
+void time_sweeps(Size n, const std::string& type, Size columns);
 // Microseconds of the operations of one panel of `rows` rows.
 void time_tiles(Size rows, Size tile);
 

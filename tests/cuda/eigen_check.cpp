@@ -7,6 +7,7 @@
 #include "comm/cuda/stream_fork.h"
 #include "eigen_matrices.h"
 #include "gpu_ranks.h"
+#include "stage_times.h"
 #include "tile/cuda/cuda.h"
 
 namespace jaxmg::test {
@@ -38,7 +39,7 @@ PlanRequest eigen_request(GpuRank& gpu, Size n, Size tile, const Wanted& wanted)
 // One rank's call with scratch that is full of NaN; seconds.
 template <class T>
 double solve(GpuRank& gpu, const Plan& plan, const Wanted& wanted, T* a, Real<T>* w, T* v,
-             Info* info) {
+             Info* info, StageTimes* times = nullptr) {
   gpu.context.prepare(dtype_of<T>, tile::Kernels::common);
   DeviceArray<char> scratch(std::max<Size>(1, plan.scratch_bytes()));
   JAXMG_CUDA_CHECK(cudaMemset(scratch.get(), 0xff, scratch.bytes()));
@@ -46,7 +47,8 @@ double solve(GpuRank& gpu, const Plan& plan, const Wanted& wanted, T* a, Real<T>
   auto& lanes = gpu.context.lanes();
   const Entry library = plan.entry(Buffer::library);
   lanes.bind(scratch.get() + library.offset, library.bytes(), dtype_of<T>, plan.tile());
-  Observer observer;
+  Observer nobody;
+  Observer& observer = times != nullptr ? *times : nobody;
   Rank<Cuda> rank{gpu.comm, lanes, plan, Workspace(plan, scratch.get()), observer};
   tile::CudaLane stream(tile::StreamPriority::lowest, std::make_shared<tile::EventPool>());
   gpu.comm.barrier();
@@ -200,9 +202,19 @@ void time_type(int devices, Size n, Size tile) {
       DeviceArray<T> a(shard);
       DeviceArray<Real<T>> w(n);
       DeviceArray<Info> info(1);
-      for (int turn = 0; turn < 2; ++turn) {
+      // The last turn tells the stages apart, which takes a little longer.
+      for (int turn = 0; turn < 3; ++turn) {
         a.upload(shard);
-        const double seconds = solve<T>(gpu, plan, wanted, a.get(), w.get(), a.get(), info.get());
+        StageTimes times(gpu.context.lanes().update);
+        const double seconds = solve<T>(gpu, plan, wanted, a.get(), w.get(), a.get(), info.get(),
+                                        turn == 2 ? &times : nullptr);
+        gpu.comm.barrier();
+        for (int r = 0; turn == 2 && r < devices; ++r) {
+          if (r == me) {
+            times.print("  rank " + std::to_string(me));
+          }
+          gpu.comm.barrier();
+        }
         if (me == 0) {
           std::printf("syevd %s n %lld on %d: %s %.3f s, %.2f matrices in all\n",
                       type_name<T>().c_str(), static_cast<long long>(n), devices,

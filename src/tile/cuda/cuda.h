@@ -33,6 +33,9 @@ struct Cuda {
   template <class T>
   static void copy(Lane& lane, Size m, Size n, const T* src, Size lds, T* dst, Size ldd);
   template <class T>
+  static void copy_strided(Lane& lane, Size m, Size n, const T* src, Size lds, Size stride_s,
+                           T* dst, Size ldd, Size stride_d, Size count);
+  template <class T>
   static void transpose(Lane& lane, Size m, Size n, const T* src, Size lds, T* dst, Size ldd,
                         bool conj);
   template <class T>
@@ -152,8 +155,15 @@ struct Cuda {
   template <class T>
   static void real_diagonal(Lane& lane, Size n, T* a, Size stride);
   template <class T>
-  static void householder_panel(Lane& lane, Size m, Size w, T* a, Size lda, T* r, Size ldr, T* t,
-                                Size ldt, void* work);
+  static void mirror(Lane& lane, Size n, T* a, Size lda);
+  template <class T>
+  static void householder_panel(Lane& lane, Size m, Size w, T* a, Size lda, T* r, Size ldr, T* tau,
+                                void* work);
+  template <class T>
+  static void reflector_factor(Lane& lane, Size k, const T* gram, Size ldg, const T* tau, T* t,
+                               Size ldt);
+  template <class T>
+  static void reflector_diagonal(Lane& lane, Size k, const T* tau, T* u, Size ldu);
   template <class T>
   static void store_band(Lane& lane, Size m, Size w, Size b, const T* block, Size ldb, T* band,
                          Size ld);
