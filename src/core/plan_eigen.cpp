@@ -11,7 +11,7 @@ Size sweep_group(Size b) {
 
 // On a GPU one kernel applies those of a panel.
 Size sweep_panel_groups(Platform platform) {
-  return platform == Platform::cpu ? 1 : 8;
+  return platform == Platform::cpu ? 1 : 4;
 }
 
 Size packed_sweep_panel(DType type, Size n, Size b) {
@@ -93,10 +93,11 @@ void add_eigen_entries(const PlanRequest& q, const Decisions& decided, EntryList
   list.scratch(Buffer::probe_product, t, n);
   list.scratch(Buffer::probe_transpose, t, n);
   list.scratch(Buffer::probe_result, real, 4);
-  if (q.platform == Platform::cuda) {
-    const Size sums = 2 * (kPanelBlocks + 1) * b * size_of(t);
-    list.scratch(Buffer::eigen_work, DType::f64, std::max(12 * n + 64, ceil_div(sums, 8)));
-  }
+  const bool cuda = q.platform == Platform::cuda;
+  const Size sums = cuda ? ceil_div(2 * (kPanelBlocks + 1) * b * size_of(t), Size{8}) : 0;
+  // Divide and conquer, and a list of n places; or bisection.
+  const Size tridiagonal = q.vectors ? 24 * n + 64 : cuda ? 12 * n + 64 : 0;
+  list.scratch(Buffer::eigen_work, DType::f64, std::max(sums, tridiagonal));
   if (q.vectors || q.mirror) {
     list.scratch(Buffer::send_staging, t, staging);
     list.scratch(Buffer::receive_staging, t, staging);

@@ -30,7 +30,7 @@ struct SweepBlock {
   static constexpr int kTile = Complex ? 128 : 64;  // numbers
   static constexpr int kSize = kTiles * kTile;
   // Number of the tile (row, column) of T.
-  static constexpr int factor(int row, int column) {
+  JAXMG_HOST_DEVICE static constexpr int factor(int row, int column) {
     return kV + row * kColumns - row * (row - 1) / 2 + column - row;
   }
 };
