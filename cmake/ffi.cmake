@@ -51,6 +51,7 @@ list(APPEND JAXMG_CALL_SOURCES
   src/ffi/elastic_pool.cpp
   src/ffi/outcome.cpp
   src/ffi/progress.cpp
+  src/ffi/trace.cpp
   src/ffi/rendezvous.cpp)
 target_sources(jaxmg_base PRIVATE ${JAXMG_CALL_SOURCES})
 

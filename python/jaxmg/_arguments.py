@@ -20,7 +20,7 @@ from .errors import JaxMgWarning
 SUPPORTED = tuple(DTYPES)
 NATIVE = ("highest", "float32", "float64")
 PRECISIONS = ("default", "high", "mixed", *NATIVE)
-CUSOLVERMG_ROUTINES = ("potrs", "potrf", "potri", "logdet")
+CUSOLVERMG_ROUTINES = ("potrs", "potrf", "potri", "logdet", "lu_solve", "getrf", "syevd")
 LARGEST = 1 << 28  # sizes that the engine plans for
 
 

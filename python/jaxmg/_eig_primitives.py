@@ -12,7 +12,7 @@ from jax import Array
 
 from . import _calls
 from ._batching import batch_factor_operation
-from ._layout import Layout, entries
+from ._layout import BACKENDS, Layout, entries
 from ._operands import pad_rows
 from ._operation import REPLICATED, Operation, Specs, define, rows_spec, typed
 
@@ -25,9 +25,12 @@ class ResolvedEig:
         layout: where the rows lie.
         n: true size of the matrix.
         dtype: name of the element type.
-        tile: half width of the band that the matrix is reduced to, chosen by the engine's plan.
+        tile: half width of the band that the matrix is reduced to, or columns of a block that is
+            dealt out, chosen by the engine's plan.
         rows: rows that each rank has room for.
         triangle: -1: all of A is valid; 0: only the lower triangle; 1: only the upper one.
+        room: rows that each rank needs while it works.
+        backend: who does the work: "native" or "cusolvermg".
     """
 
     layout: Layout
@@ -36,6 +39,8 @@ class ResolvedEig:
     tile: int
     rows: int
     triangle: int = -1
+    room: int = 0
+    backend: str = "native"
 
     # A batch may be spread over the devices: results are whole matrices, not parts of a factor.
     exposed = False
@@ -54,9 +59,8 @@ class ResolvedEig:
         """Equal in all processes that make this call, most likely different for other calls."""
         mesh = self.layout.mesh
         shape = () if mesh is None else tuple(mesh.shape.items())
-        text = repr(
-            ("syevd", shape, self.layout.axes, self.n, self.dtype, self.tile, self.triangle)
-        )
+        names = ("syevd", self.dtype, self.backend)
+        text = repr((*names, shape, self.layout.axes, self.n, self.tile, self.triangle))
         return zlib.crc32(text.encode()) & 0x7FFFFFFF
 
     @functools.cached_property
@@ -69,12 +73,19 @@ class ResolvedEig:
             # Chosen for so many ranks; one has room for a wider band.
             tile=self.tile if self.layout.ranks == 1 else 0,
             triangle=self.triangle,
+            backend=self.backend,
         )
 
 
 @functools.lru_cache(maxsize=1024)
 def resolve_eig(
-    layout: Layout, n: int, dtype: str, *, tile: int = 0, triangle: int = -1
+    layout: Layout,
+    n: int,
+    dtype: str,
+    *,
+    tile: int = 0,
+    triangle: int = -1,
+    backend: str = "native",
 ) -> ResolvedEig:
     """Asks the engine for the sizes that belong to a layout."""
     found = entries(
@@ -85,6 +96,7 @@ def resolve_eig(
         layout.platform,
         tile=tile,
         mirror=triangle >= 0,
+        backend=backend,
     )
     return ResolvedEig(
         layout=layout,
@@ -93,6 +105,8 @@ def resolve_eig(
         tile=int(found["tile"]),
         rows=-(-n // layout.ranks),
         triangle=triangle,
+        room=int(found["factor_rows"]),
+        backend=backend,
     )
 
 
@@ -104,6 +118,7 @@ def _block(
     Where all eigenvectors are wanted they replace it; else it is left as scratch, and dropped.
     """
     separate = vectors and count != r.n
+    a = pad_rows(a, r.room)  # tiles that are dealt out may need more rows
     results = [
         _calls.Shape((r.n,), jnp.dtype(r.real_dtype)),
         _calls.Shape(a.shape, a.dtype),
@@ -122,10 +137,11 @@ def _block(
         vectors=int(vectors),
         first=first,
         count=count,
+        backend=BACKENDS[r.backend],
     )
     *v, info = rest
     if vectors and not separate:
-        v = [work]
+        v = [work[: r.rows]]
     return [w, *v, info]
 
 

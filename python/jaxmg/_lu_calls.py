@@ -8,11 +8,13 @@ import jax.numpy as jnp
 from jax import Array
 
 from ._calls import Shape, call
-from ._layout import Resolved
+from ._layout import BACKENDS, Resolved
+from ._operands import pad_rows
 
 
 def getrf(r: Resolved, ctx: Array, a: Array, *, natural: bool) -> tuple[Array, Array, Array, Array]:
-    """Factors. `a` is (rows, n); returns the factor in its place, aux, pivots and info."""
+    """Factors. `a` is (rows, n); returns the factor (factor_rows, n), aux, pivots and info."""
+    a = pad_rows(a, r.factor_rows)  # tiles that are dealt out may need more rows
     results = (
         Shape(a.shape, a.dtype),
         Shape((r.aux_count,), a.dtype),
@@ -20,7 +22,15 @@ def getrf(r: Resolved, ctx: Array, a: Array, *, natural: bool) -> tuple[Array, A
         Shape((8,), jnp.int32),
     )
     work, aux, pivots, info = call(
-        "jaxmg_getrf", results, {1: 0}, ctx, a, n=r.n, tile=r.tile, natural=int(natural)
+        "jaxmg_getrf",
+        results,
+        {1: 0},
+        ctx,
+        a,
+        n=r.n,
+        tile=r.tile,
+        natural=int(natural),
+        backend=BACKENDS[r.backend],
     )
     return work, aux, pivots, info
 
@@ -40,6 +50,7 @@ def getrs(
         tile=r.tile,
         replicated=int(replicated),
         transpose=int(transpose),
+        backend=BACKENDS[r.backend],
     )
     return x
 

@@ -1,7 +1,7 @@
 """The primitives of the LU family, on global arrays.
 
-A factor is four arrays: `work` (padded_rows, n), `aux` (ranks * aux_count,), `pivots` int32[2 n],
-equal on all devices, and `info` int32[8].
+A factor is four arrays: `work` (ranks * factor_rows, n), `aux` (ranks * aux_count,), `pivots`
+int32[2 n], equal on all devices, and `info` int32[8].
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ._primitives import factor_specs, mismatch_to_nan, one_device_factor
 def _factor_types(a: Any, *, r: Resolved, natural: bool) -> list[Any]:
     rows, vector = factor_specs(a, r)
     return [
-        typed(a, r.layout, (r.padded_rows, r.n), a.dtype, rows),
+        typed(a, r.layout, (r.factor_rows * r.layout.ranks, r.n), a.dtype, rows),
         typed(a, r.layout, (r.aux_count * r.layout.ranks,), a.dtype, vector),
         typed(a, r.layout, (2 * r.n,), jnp.int32, REPLICATED),
         typed(a, r.layout, (8,), jnp.int32, REPLICATED),
@@ -35,7 +35,7 @@ def _getrf_one_device(r: Resolved, a: Array, *, natural: bool) -> list[Array]:
     """A factor made on one device in the shapes of the layout, marked as such."""
     work, aux, pivots, info = getrf_p.bind(a[: r.n], r=r.on_one_rank, natural=natural)
     return [
-        pad_rows(work, r.padded_rows),
+        pad_rows(work, r.factor_rows * r.layout.ranks),
         pad_rows(aux, r.aux_count * r.layout.ranks),
         pivots,
         info.at[_calls.MADE_ON].set(1),

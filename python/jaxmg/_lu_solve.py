@@ -52,7 +52,7 @@ def solve_call(call: Call, a: Array, b: Array) -> Results:
         if call.spec is not None and not r.layout.explicit:
             x = constrain(r.layout, x, call.spec)
         out = Results(x=x, info=f.info, work=f.work)
-    if call.want_status:
+    if call.report:
         report("lu_solve", out.info)
     out.x = out.x[:, 0] if vector else out.x
     out.info = out.info if call.want_status else None
@@ -108,9 +108,10 @@ def lu_solve(
         donate: eagerly, whether `a` may be overwritten; it is deleted then. Under ``jit``, donate
             the argument of the jitted function instead.
         precision: as in :func:`jaxmg.potrs`; products are native so far.
-        backend: None or "native".
-        check: eagerly, whether to wait and raise an exception on failure. Under ``checkify`` a
-            failure is reported when the status is asked for, by this or by `return_status`.
+        backend: as in :func:`jaxmg.potrs`. With "cusolvermg" equations are eliminated in their
+            order, and `T_A` is the block size that the matrix is redistributed to, up to 512.
+        check: eagerly, whether to wait and raise an exception on failure; under ``checkify``,
+            whether to report one. Elsewhere under ``jit`` it does nothing.
         n: the true size of a matrix that was padded to (devices * ceil(n / devices), n).
 
     Returns:
@@ -122,6 +123,7 @@ def lu_solve(
     Raises:
         ValueError, TypeError: an argument is not acceptable; the message names it.
         InsufficientMemoryError: the problem cannot fit.
+        BackendUnavailableError: the devices, or the libraries found, are not those of `backend`.
         SingularMatrixError, NonFiniteInputError: with `check`.
 
     Memory per device, for L = ceil(n / devices) rows: L n for the factor (in the place of A if it
@@ -138,11 +140,10 @@ def lu_solve(
     """
     given = a
     want_status = return_status or check
-    options = (T_A, mesh, in_specs, matrix_specs, pad, n, precision, backend, donate, want_status)
-    key = signature(a, b, options)
+    options = (T_A, mesh, in_specs, matrix_specs, pad, n, precision, backend, donate)
+    key = signature(a, b, (*options, want_status, check))
     call = _prepared.get(key)
     if call is None:
-        check_backend("lu_solve", backend)
         precision_of(precision)  # an accepted one
         right = b
         call, a, b = prepare(
@@ -156,8 +157,9 @@ def lu_solve(
             lower=None,
             n=n,
             factorisation="getrf",
+            backend=check_backend("lu_solve", backend),
         )
-        call = dataclasses.replace(call, want_status=want_status)
+        call = dataclasses.replace(call, want_status=want_status, report=check)
         in_place = donate or not (is_concrete(a) and is_concrete(b))
         small = check_memory("lu_solve", call.r, int(np.prod(b.shape[1:])), in_place=in_place)
         if small and a is given and b is right:  # operands that are where they belong

@@ -69,6 +69,8 @@ _NVIDIA: dict[int, tuple[tuple[str, str], ...]] = {
 _OPTIONAL: dict[str, dict[int, tuple[str, str]]] = {
     "cusolvermg": {12: ("cusolver", "libcusolverMg.so.11"), 13: ("cu13", "libcusolverMg.so.12")},
 }
+# And the devices that it takes.
+MOST_DEVICES = {"cusolvermg": 32}
 
 
 @dataclass
@@ -169,6 +171,15 @@ class _CallProgress(ctypes.Structure):
     )
 
 
+class _TaskTimes(ctypes.Structure):
+    """``jaxmg_task_times`` of src/ffi/call.h."""
+
+    _fields_ = (
+        *((name, ctypes.c_int64) for name in ("number", "n", "step", "begin", "end")),
+        *((name, ctypes.c_int32) for name in ("routine", "rank", "ranks", "task")),
+    )
+
+
 def _declare(engine: ctypes.CDLL) -> None:
     """Signatures of the engine's C functions."""
     engine.jaxmg_plan.restype = ctypes.c_int64
@@ -190,6 +201,10 @@ def _declare(engine: ctypes.CDLL) -> None:
     engine.jaxmg_watch_progress.argtypes = [ctypes.c_int]
     engine.jaxmg_progress.restype = ctypes.c_int64
     engine.jaxmg_progress.argtypes = [ctypes.POINTER(_CallProgress), ctypes.c_int64]
+    engine.jaxmg_record_tasks.restype = None
+    engine.jaxmg_record_tasks.argtypes = [ctypes.c_int]
+    engine.jaxmg_take_tasks.restype = ctypes.c_int64
+    engine.jaxmg_take_tasks.argtypes = [ctypes.POINTER(_TaskTimes), ctypes.c_int64]
 
 
 def _load(platform: str, stem: str, ffi_stem: str) -> Library:
@@ -297,8 +312,8 @@ def optional_library(backend: str) -> tuple[str, str | None]:
     return soname, _preload(package, soname)
 
 
-def require_backend(backend: str, platform: str) -> None:
-    """Raises BackendUnavailableError if calls on `platform` cannot use `backend`."""
+def require_backend(backend: str, platform: str, ranks: int = 1) -> None:
+    """Raises BackendUnavailableError if calls on `ranks` devices cannot use `backend`."""
     if backend == "native":
         return
     if platform != "cuda":
@@ -313,6 +328,11 @@ def require_backend(backend: str, platform: str) -> None:
             f"backend={backend!r} needs {soname}, which is neither in the Python package "
             "nvidia-cusolver nor where the loader looks (LD_LIBRARY_PATH). Install it with JAX's "
             "CUDA packages, or leave backend out: the built-in engine does not use it."
+        )
+    if ranks > MOST_DEVICES[backend]:
+        raise BackendUnavailableError(
+            f"backend={backend!r} takes at most {MOST_DEVICES[backend]} devices; the mesh has "
+            f"{ranks}. Leave backend out: the built-in engine has no such limit."
         )
 
 
@@ -387,6 +407,68 @@ def calls_in_progress() -> list[CallInProgress]:
                 )
                 for c in calls[:count]
             ]
+    return found
+
+
+TASKS = ("probe", "panel", "look-ahead", "update", "solve", "exchange", "arrival")
+"""``Observer::Task`` of src/algo/rank.h, in order."""
+
+
+@dataclass(frozen=True)
+class TaskTimes:
+    """When a task of a call was worked on.
+
+    Attributes:
+        call: tells calls of this process apart.
+        routine: as numbered by the engine.
+        n: size of the matrix.
+        rank, ranks: the device, by its place in the mesh, and how many there are.
+        task: one of `TASKS`.
+        step: of the algorithm.
+        begin, end: seconds, of a clock that the devices of a host share.
+    """
+
+    call: tuple[str, int]
+    routine: int
+    n: int
+    rank: int
+    ranks: int
+    task: str
+    step: int
+    begin: float
+    end: float
+
+
+def record_tasks(on: bool) -> None:
+    """Asks the engines to record the tasks of calls that come from now on, or no more."""
+    for library in (CPU, CUDA):
+        if library.loaded:
+            library.handle.jaxmg_record_tasks(1 if on else 0)
+
+
+def take_tasks() -> list[TaskTimes]:
+    """What was recorded since the last time; all calls must be over."""
+    found: list[TaskTimes] = []
+    buffer = (_TaskTimes * 1024)()
+    for library in (CPU, CUDA):
+        while library.loaded:
+            count = library.handle.jaxmg_take_tasks(buffer, len(buffer))
+            found += [
+                TaskTimes(
+                    (library.platform, t.number),
+                    t.routine,
+                    t.n,
+                    t.rank,
+                    t.ranks,
+                    TASKS[t.task],
+                    t.step,
+                    t.begin * 1e-9,
+                    t.end * 1e-9,
+                )
+                for t in buffer[:count]
+            ]
+            if count < len(buffer):
+                break
     return found
 
 

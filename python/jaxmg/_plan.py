@@ -217,7 +217,7 @@ def plan(
     ranks, platform = _devices(mesh, platform)
     tile, mirror, engine = check_tile(T_A), triangle_of(lower) >= 0, check_backend(routine, backend)
     if engine != "native":
-        _native.require_backend(engine, platform)
+        _native.require_backend(engine, platform, ranks)
     arithmetic = precision_of(precision)
     mixed = arithmetic == MIXED and name in LOWER and routine in ("potrs", "potrf")
     mixed = mixed and engine == "native"

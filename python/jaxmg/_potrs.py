@@ -321,7 +321,7 @@ def prepare_matrix(
         raise ValueError(f"n: got {n} beside a matrix of shape {tuple(a.shape)}; accepted: {size}.")
     padded_to = 0 if pad else tile
     layout = resolve(a, beside, n=size, mesh=mesh, spec=spec, padded_to=padded_to)
-    _native.require_backend(backend, layout.platform)
+    _native.require_backend(backend, layout.platform, layout.ranks)
     whole = size if layout.kind != "manual" else -(-size // layout.ranks)
     padded = -(-size // layout.ranks) * layout.ranks
     local_rows = 0

@@ -20,7 +20,9 @@ POLAR_MATRICES = 8
 
 
 @functools.lru_cache(maxsize=4096)
-def eigen_bytes(layout: Layout, n: int, dtype: str, count: int, kept: bool) -> int:
+def eigen_bytes(
+    layout: Layout, n: int, dtype: str, count: int, kept: bool, backend: str = "native"
+) -> int:
     """Bytes on one device of an eigenproblem with `count` eigenvectors; `kept`: A stays."""
     plan = entries(
         "syevd",
@@ -30,6 +32,7 @@ def eigen_bytes(layout: Layout, n: int, dtype: str, count: int, kept: bool) -> i
         layout.platform,
         columns=count,
         vectors=count > 0,
+        backend=backend,
     )
     total = sum(int(e["bytes"]) for e in plan["entries"])
     return total + (_block(layout, n, n, dtype) if kept else 0)

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from . import _cholesky, _eig, _eig_manual, _matmul, errors
+from . import _cholesky, _eig, _eig_manual, _matmul, _native, errors
 from ._arguments import (
     check_backend,
     check_tile,
@@ -114,6 +114,7 @@ def prepare_eigen(
     vectors: bool,
     subset: tuple[int, int] | None = None,
     in_place: bool = True,
+    backend: str = "native",
 ) -> tuple[Call, Any]:
     """Checks the operand and works out the call and where the operand belongs.
 
@@ -131,15 +132,20 @@ def prepare_eigen(
         rows=n,
         square=True,
     )
-    size = operand.columns
-    r = resolve_eig(operand.layout, size, operand.dtype, tile=tile, triangle=triangle_of(lower))
+    size, layout = operand.columns, operand.layout
+    _native.require_backend(backend, layout.platform, layout.ranks)
+    r = resolve_eig(
+        layout, size, operand.dtype, tile=tile, triangle=triangle_of(lower), backend=backend
+    )
     first, last = (0, size - 1) if subset is None else subset
     count = last - first + 1
 
     def needed(_: int, n: int) -> int:
-        return eigen_bytes(r.layout, n, r.dtype, min(count, n) if vectors else 0, not in_place)
+        return eigen_bytes(
+            layout, n, r.dtype, min(count, n) if vectors else 0, not in_place, backend
+        )
 
-    check_bytes(routine, r.layout, size, size, r.dtype, needed)
+    check_bytes(routine, layout, size, size, r.dtype, needed)
     return Call(r, operand, vectors, first, count), a
 
 
@@ -181,7 +187,8 @@ def syevd(
         matrix_specs: another name of `in_specs`.
         donate: eagerly, whether `a` may be overwritten; it is deleted then.
         lower: True or False says that only the lower or upper triangle of `a` is valid.
-        backend: None or "native".
+        backend: as in :func:`jaxmg.potrs`. With "cusolvermg", `T_A` is the block size that the
+            matrix is redistributed to, up to 1024.
         check: eagerly, whether to wait and raise an exception on failure; under ``checkify``,
             whether to report one. Elsewhere under ``jit`` it does nothing.
         n: the true size of a matrix that was padded to (devices * ceil(n / devices), n); V is
@@ -196,6 +203,7 @@ def syevd(
     Raises:
         ValueError, TypeError: an argument is not acceptable; the message names it.
         InsufficientMemoryError: the problem cannot fit.
+        BackendUnavailableError: the devices, or the libraries found, are not those of `backend`.
         ConvergenceError, NonFiniteInputError, NotHermitianError: with `check`.
 
     Eigenvectors are determined up to a phase (a sign), and up to a rotation within the space of a
@@ -211,7 +219,6 @@ def syevd(
         >>> w.round(4).tolist()
         [1.0, 3.0]
     """
-    check_backend("syevd", backend)
     given = a
     call, a = prepare_eigen(
         "syevd",
@@ -225,6 +232,7 @@ def syevd(
         n=n,
         vectors=return_eigenvectors,
         in_place=donate or not is_concrete(a),
+        backend=check_backend("syevd", backend),
     )
     call = dataclasses.replace(call, report=check)
     out = run_call(call, a, donate, given, check)

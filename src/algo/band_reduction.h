@@ -100,7 +100,7 @@ class BandReduction {
       used_ = 0;
       ReflectorPanel p;
       for (; k < end; ++k) {
-        Watch watch(rank_.observer, me_, Observer::Task::panel, k, dist_.steps());
+        Watch watch(rank_.observer, me_, Observer::Task::update, k, dist_.steps());
         p = reflector_panel(dist_, Step(k));
         step(p);
       }
@@ -130,12 +130,14 @@ class BandReduction {
       factor(p);
     }
     if (p.count == 0) {
+      store(p);
       return;
     }
     stage("panel sent");
     const Size height = n_ - p.begin;
     Message message{panel_, panel_};
     auto sent = rank_.comm.publish(lane_, message, height * p.width, dtype_of<T>, p.tile.rank);
+    store(p);
     if (!mine) {
       lane_.wait(sent);
     }
@@ -160,23 +162,34 @@ class BandReduction {
     used_ += 2 * p.count;
   }
 
-  // The panel's QR, and its part of the band. panel_ <- the panel from its first position on, with
-  // the scalars of the reflectors in its first row.
+  // The panel's QR. panel_ <- the panel from its first position on, with the scalars of the
+  // reflectors in its first row.
   void factor(const ReflectorPanel& p) {
     T* const columns = column(p.tile.local) + p.begin;
-    const Size height = n_ - p.begin, rows = std::min(b_, height);
+    const Size height = n_ - p.begin;
     Device::template copy<T>(lane_, height, p.width, columns, n_, panel_, height);
     Device::template gemm<T>(lane_, Op::none, Op::conj_transpose, height, p.width, used_, T(-1),
                              x_ + p.begin, n_, x_own_ + *dist_.begin(p.tile.local), own_, T(1),
                              panel_, height);
-    Device::template copy<T>(lane_, rows, p.width, panel_, height, top(), 2 * b_);
+    Device::template copy<T>(lane_, std::min(b_, height), p.width, panel_, height, top(), 2 * b_);
     if (p.count > 0) {
       T* const scalars = scalars_ + p.begin;
       Device::template householder_panel<T>(
           lane_, height - b_, p.width, panel_ + b_, height, block(0), b_, scalars,
           rank_.workspace.template get<double>(Buffer::eigen_work));
       Device::template copy<T>(lane_, 1, p.count, scalars, 1, panel_, height);
-      Device::template copy<T>(lane_, height - b_, p.count, panel_ + b_, height, columns + b_, n_);
+    }
+  }
+
+  // The owner keeps the reflectors in the panel's place, and the panel's part of the band.
+  void store(const ReflectorPanel& p) {
+    if (p.tile.rank != me_) {
+      return;
+    }
+    const Size height = n_ - p.begin, rows = std::min(b_, height);
+    if (p.count > 0) {
+      Device::template copy<T>(lane_, height - b_, p.count, panel_ + b_, height,
+                               column(p.tile.local) + p.first, n_);
       Device::template copy<T>(lane_, p.count, p.width, block(0), b_, top() + b_, 2 * b_);
     }
     Device::template store_band<T>(lane_, rows + p.count, p.width, b_, top(), 2 * b_,

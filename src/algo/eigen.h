@@ -61,7 +61,8 @@ class Eigensolver {
     stage("scaling");
     if (n_ > 0) {
       if (valid != Triangle::whole) {
-        mirror_triangle<Device, T>(rank_, dist_,
+        const Distribution coarse(n_, dist_.ranks(), mirror_tile(dist_.capacity()));
+        mirror_triangle<Device, T>(rank_, coarse,
                                    valid == Triangle::lower ? Uplo::lower : Uplo::upper, a_);
       }
       if (scale()) {
@@ -119,6 +120,11 @@ class Eigensolver {
     std::vector<double> d, e;
     stage("chase");
     chase_band<Device, T>(rank_, groups_, n_, b, wanted_.vectors, d, e, info_);
+    // Parts of a device that have waited for each other in vain leave NaN.
+    const auto finite = [](double x) { return std::isfinite(x); };
+    if (!std::ranges::all_of(d, finite) || !std::ranges::all_of(e, finite)) {
+      return Device::set_if_ok(lane_, Kind::no_convergence, n_, info_);
+    }
     if (!wanted_.vectors) {
       stage("bisection");
       return put_values(bisect(d, e));

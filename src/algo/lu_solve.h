@@ -34,15 +34,15 @@ namespace jaxmg {
 template <class Device, class T>
 class LuSolve {
  public:
-  // x: nrhs x n (whole on every rank) or nrhs x L (this rank's rows); holds b on entry.
+  // x: nrhs x n (`whole` on every rank) or nrhs x L (this rank's rows); holds b on entry.
   LuSolve(Rank<Device>& rank, const Distribution& dist, const T* lu, const T* inverse,
-          const std::int32_t* rows, T* x)
+          const std::int32_t* rows, Size nrhs, bool whole, T* x)
       : rank_(rank),
         dist_(dist),
         me_(rank.comm.rank()),
         n_(dist.size()),
-        nrhs_(rank.plan.request().nrhs),
-        whole_(rank.plan.request().replicated_rhs),
+        nrhs_(nrhs),
+        whole_(whole),
         lu_(lu),
         inverse_(inverse),
         rows_(rows),
@@ -322,8 +322,9 @@ void lu_solve(Rank<Device>& rank, const T* lu, const T* inverse, const std::int3
   auto& lane = rank.lanes.update;
   const Distribution dist = rank.plan.distribution();
   const Size nrhs = rank.plan.request().nrhs;
-  const Size rows = rank.plan.request().replicated_rhs ? dist.size() : dist.capacity();
-  LuSolve<Device, T>(rank, dist, lu, inverse, pivots + dist.size(), x).run();
+  const bool whole = rank.plan.request().replicated_rhs;
+  const Size rows = whole ? dist.size() : dist.capacity();
+  LuSolve<Device, T>(rank, dist, lu, inverse, pivots + dist.size(), nrhs, whole, x).run();
   const T nan(std::numeric_limits<Real<T>>::quiet_NaN());
   Device::template fill_if_failed<T>(lane, info, nrhs, rows, nan, x, nrhs);
 }

@@ -56,6 +56,10 @@ class PanelBuffers {
   // Sends panel k, or gets ready to receive it; `next` is the rank that wants it first, or -1.
   void publish(Step k, int next = -1) {
     PanelType& panel = (*this)[k];
+    std::optional<Watch> watch;
+    if (!mine(k)) {
+      watch.emplace(rank_.observer, rank_.comm.rank(), Observer::Task::arrival, *k, dist_.steps());
+    }
     slots_[parity(k)].received =
         rank_.comm.publish(writer(k), panel.message(), panel.count(), panel.type(), owner(k), next);
   }

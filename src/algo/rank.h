@@ -10,7 +10,9 @@ namespace jaxmg {
 // work into the lane; they must not block.
 class Observer {
  public:
-  enum class Task { probe, panel, look_ahead, update, solve, exchange };
+  // panel, look_ahead: in the panel lane; arrival, of another rank's panel: in the copy lane; all
+  // others: in the update lane.
+  enum class Task { probe, panel, look_ahead, update, solve, exchange, arrival };
 
   virtual ~Observer() = default;
   virtual void begin(int rank, Task task, Size step, Size steps) {

@@ -97,7 +97,7 @@ Plan::Plan(const PlanRequest& request) : request_(request) {
   if (q.platform == Platform::cuda && q.type == DType::f32 && q.routine == Routine::potrf) {
     precision_ = q.precision;
   }
-  if (q.routine == Routine::syevd) {
+  if (q.routine == Routine::syevd && q.backend == Backend::native) {
     tile_ = q.tile == 0 ? choose_band(q) : tile_;
     if (q.platform == Platform::cuda) {
       tile_ = std::min(tile_, kWidestBandCuda);
@@ -163,8 +163,9 @@ Size Plan::factor_rows() const {
 }
 
 Size Plan::aux_count() const {
-  // A vendor's library leaves nothing beside the factor; an operand has an element all the same.
-  if (request_.backend != Backend::native) {
+  // A vendor's library leaves nothing beside a Cholesky factor; an operand has an element all the
+  // same.
+  if (request_.backend != Backend::native && !is_lu(request_.routine)) {
     return 1;
   }
   return is_lu(request_.routine)   ? lu_aux_count(request_, tile_)

@@ -187,8 +187,9 @@ class Plan {
 // Elements per rank of the aux operand that stands beside a Cholesky factor: the original diagonal
 // tiles, then the inverses of the factor's.
 Size aux_count(Size n, int ranks, Size tile);
-// The same beside an LU factor: inverses of the diagonal tiles of L and of U, on platforms that
-// solve with them.
+// Whether a platform solves with the inverses of the diagonal tiles of L and of U.
+bool lu_inverts(const PlanRequest& request);
+// The same beside an LU factor: those inverses.
 Size lu_aux_count(const PlanRequest& request, Size tile);
 
 // getrf, getrs, getdet
@@ -209,6 +210,8 @@ Size sweep_panel_groups(Platform platform);
 // Elements that a GPU makes of the reflectors of one such panel, of a matrix of order n, in order to
 // apply them.
 Size packed_sweep_panel(DType type, Size n, Size b);
+// Tiles by which an eigenproblem's matrix of which a triangle is given is made whole.
+Size mirror_tile(Size rows);
 
 std::string_view name(Buffer buffer);
 

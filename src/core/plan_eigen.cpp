@@ -25,6 +25,10 @@ Size packed_sweep_panel(DType type, Size n, Size b) {
   return blocks * std::max(windows, wide);
 }
 
+Size mirror_tile(Size rows) {
+  return std::clamp<Size>(rows, 1, 512);
+}
+
 // Panels whose updates of the matrix are put off and made together: long inner dimensions make fast
 // products, but every rank keeps 2 width n elements for them, and all ranks 2 width n more. That is
 // held to a third of a matrix.
@@ -36,8 +40,16 @@ Size choose_reflector_group(const PlanRequest& q, Size b) {
 
 namespace {
 
-// Blocks of threads among which a GPU divides the rows of a panel.
+// Blocks of threads among which a GPU divides the rows of a panel, and what they tell each other:
+// either sums of each column and the pivot row, or, where the panel stays in registers, the same
+// for 64 columns with tags.
 constexpr Size kPanelBlocks = 1024;
+constexpr Size kGridBlocks = 256;
+constexpr Size kGridColumns = 64;
+
+Size panel_work_bytes(Size b, DType type) {
+  return size_of(type) * 2 * std::max((kPanelBlocks + 1) * b, 2 * (kGridBlocks + 1) * kGridColumns);
+}
 
 // Of the reflectors of stage 2 the most that one rank holds: the first one, since earlier groups
 // are larger.
@@ -76,7 +88,7 @@ void add_eigen_entries(const PlanRequest& q, const Decisions& decided, EntryList
   const Size width = decided.group * b;  // of a block of panels
   const Size group = sweep_group(b);
   const Size columns = ceil_div(q.columns, q.ranks);
-  const Size staging = mirror_staging_count(q, rows, b);
+  const Size staging = mirror_staging_count(q, rows, mirror_tile(rows));
 
   list.argument(Buffer::matrix, t, rows * n);
   list.result(Buffer::eigenvalues, real, n);
@@ -93,9 +105,9 @@ void add_eigen_entries(const PlanRequest& q, const Decisions& decided, EntryList
   list.scratch(Buffer::probe_product, t, n);
   list.scratch(Buffer::probe_transpose, t, n);
   list.scratch(Buffer::probe_result, real, 4);
+  // The QR of panels; divide and conquer, and a list of n places; or bisection.
   const bool cuda = q.platform == Platform::cuda;
-  const Size sums = cuda ? ceil_div(2 * (kPanelBlocks + 1) * b * size_of(t), Size{8}) : 0;
-  // Divide and conquer, and a list of n places; or bisection.
+  const Size sums = cuda ? ceil_div(panel_work_bytes(b, t), Size{8}) : 0;
   const Size tridiagonal = q.vectors ? 24 * n + 64 : cuda ? 12 * n + 64 : 0;
   list.scratch(Buffer::eigen_work, DType::f64, std::max(sums, tridiagonal));
   if (q.vectors || q.mirror) {

@@ -7,9 +7,15 @@ bool is_lu(Routine routine) {
   return routine == Routine::getrf || routine == Routine::getrs || routine == Routine::getdet;
 }
 
+bool lu_inverts(const PlanRequest& q) {
+  return q.platform == Platform::cuda;
+}
+
 Size lu_aux_count(const PlanRequest& q, Size tile) {
-  if (q.platform == Platform::cpu) {
-    return 0;
+  // One element where nothing is kept: an operand without elements that is split over devices ends
+  // the process in XLA's partitioner (JAX 0.11).
+  if (!lu_inverts(q)) {
+    return 1;
   }
   return 2 * ceil_div(ceil_div(q.n, q.ranks), tile) * tile * tile;
 }

@@ -26,6 +26,11 @@ ProgressBoard& progress_board() {
   return *instance;
 }
 
+TraceBoard& trace_board() {
+  static TraceBoard* const instance = new TraceBoard;
+  return *instance;
+}
+
 namespace {
 
 // Copies text with a closing zero; false if it does not fit.
@@ -128,6 +133,18 @@ std::int64_t jaxmg_progress(jaxmg_call_progress* out, std::int64_t capacity) {
   }
   return static_cast<std::int64_t>(
       progress_board().list(std::span(out, static_cast<std::size_t>(capacity))));
+}
+
+void jaxmg_record_tasks(int on) {
+  trace_board().record(on != 0);
+}
+
+std::int64_t jaxmg_take_tasks(jaxmg_task_times* out, std::int64_t capacity) {
+  if (!out || capacity < 1) {
+    return 0;
+  }
+  return static_cast<std::int64_t>(
+      trace_board().take(std::span(out, static_cast<std::size_t>(capacity))));
 }
 
 void jaxmg_set_timeout(double seconds) {

@@ -158,6 +158,26 @@ JAXMG_EXPORT void jaxmg_watch_progress(int change);
 // Describes the watched calls that are being worked on, at most `capacity`; returns how many.
 JAXMG_EXPORT std::int64_t jaxmg_progress(jaxmg_call_progress* out, std::int64_t capacity);
 
+// When a task of a rank was worked on, in nanoseconds of the clock of its device.
+struct jaxmg_task_times {
+  std::int64_t number;  // of the call
+  std::int64_t n;
+  std::int64_t step;
+  std::int64_t begin;
+  std::int64_t end;
+  std::int32_t routine;
+  std::int32_t rank;
+  std::int32_t ranks;
+  std::int32_t task;  // Observer::Task of algo/rank.h
+};
+
+// Records the tasks of calls that come from now on, or no more. It costs a device a few
+// microseconds a task.
+JAXMG_EXPORT void jaxmg_record_tasks(int on);
+// Moves at most `capacity` recorded tasks to out; returns how many: 0 when there are no more. All
+// calls must be over.
+JAXMG_EXPORT std::int64_t jaxmg_take_tasks(jaxmg_task_times* out, std::int64_t capacity);
+
 // Threads that compute CPU tiles.
 JAXMG_EXPORT void jaxmg_set_threads(int count);
 JAXMG_EXPORT int jaxmg_threads();

@@ -4,7 +4,9 @@
 // the last one of a group starts a thread per rank. Each of these runs the rank program, waits for
 // its peers' end, and completes its own part: that runs the rest of its device's program on this
 // thread, where it may block in a collective of XLA until the other ranks are there too.
+#include <atomic>
 #include <chrono>
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <iterator>
@@ -97,6 +99,7 @@ class Team {
     }
     progress_ = progress_board().begin(
         plan_.request(), [](int count) { return std::make_shared<float[]>(count, 0.0F); });
+    trace_ = trace_board().begin(plan_.request());
     parts_.swap(parts);
   }
 
@@ -138,6 +141,16 @@ class Team {
     running_calls().leave();
   }
 
+  static std::shared_ptr<std::uint64_t[]> make_stamps(int count) {
+    return std::make_shared<std::uint64_t[]>(static_cast<std::size_t>(count));
+  }
+
+  static void stamp(Observer::Task, std::uint64_t* where) {
+    const auto now = std::chrono::steady_clock::now().time_since_epoch();
+    const auto time = std::chrono::duration_cast<std::chrono::nanoseconds>(now).count();
+    std::atomic_ref(*where).store(static_cast<std::uint64_t>(time), std::memory_order_relaxed);
+  }
+
   ProgressObserver::Report report_of(int rank) const {
     if (!progress_) {
       return nullptr;
@@ -157,7 +170,12 @@ class Team {
       return;  // there is nothing to be found; the same on all ranks
     }
     Cpu::Lanes lanes;
-    ProgressObserver observer(plan_.routine(), report_of(rank));
+    ProgressObserver progress(plan_.routine(), report_of(rank));
+    std::optional<TraceObserver> trace;
+    if (trace_) {
+      trace.emplace(progress, *trace_->ranks[index(rank)], make_stamps, stamp);
+    }
+    Observer& observer = trace ? static_cast<Observer&>(*trace) : progress;
     jaxmg::Rank<Cpu> self{*communicators_[index(rank)], lanes, plan_,
                           Workspace(plan_, scratch_[index(rank)]->data()), observer};
     run_rank_program<Cpu>(self, kind_, operands);
@@ -177,6 +195,7 @@ class Team {
   std::vector<std::optional<CpuScratch>> scratch_;  // peers read it until the meeting is over
   std::vector<std::unique_ptr<Communicator<Cpu>>> communicators_;
   std::shared_ptr<CallProgress> progress_;  // null if nobody watches
+  std::shared_ptr<CallTrace> trace_;        // null if nothing is recorded
   FinalMeeting meeting_;
 };
 

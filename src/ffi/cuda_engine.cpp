@@ -5,6 +5,7 @@
 // pointers; then each enqueues its rank program in the lanes of its device and returns. Nothing is
 // synchronised with a device, but for the context operand the first time that a call site runs.
 #include <chrono>
+#include <cstdint>
 #include <cstring>
 #include <future>
 #include <iterator>
@@ -12,6 +13,7 @@
 #include <memory>
 #include <mutex>
 #include <new>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -81,7 +83,8 @@ struct Team {
                 counters().completed(routine);
               }
             }),
-        progress(progress_board().begin(kind_.request, tile::make_marks)) {
+        progress(progress_board().begin(kind_.request, tile::make_marks)),
+        trace(trace_board().begin(kind_.request)) {
     if (kind.request.backend == Backend::cusolvermg) {
       vendor = std::make_unique<vendor::Session>(
           devices->size(), vendor::make_cusolvermg(devices->devices(), Plan(kind.request)));
@@ -103,6 +106,7 @@ struct Team {
   FinalMeeting end;    // all ranks have enqueued everything, or all report the same failure
   std::unique_ptr<vendor::Session> vendor;  // null unless a vendor's library does the work
   std::shared_ptr<CallProgress> progress;   // null if nobody watches
+  std::shared_ptr<CallTrace> trace;         // null if nothing is recorded
 };
 
 // A device's arrival: whoever completes the set answers all of them.
@@ -225,7 +229,8 @@ class RankCall {
     using tile::Kernels;
     const DType type = plan_.request().type;
     device_.prepare(type, Kernels::common);
-    if (is_qr(plan_.routine())) {
+    // A vendor's LU is looked at with a kernel of QR's.
+    if (is_qr(plan_.routine()) || (team_.vendor && is_lu(plan_.routine()))) {
       device_.prepare(type, Kernels::qr);
     }
     if (is_lu(plan_.routine())) {
@@ -254,7 +259,15 @@ class RankCall {
     }
     const ProgressObserver::Report report = report_of(lanes.update);
     if (plan_.routine() != Routine::locate || has_failed(lanes.update)) {
-      ProgressObserver observer(plan_.routine(), report);
+      ProgressObserver progress(plan_.routine(), report);
+      std::optional<TraceObserver> trace;
+      if (team_.trace) {
+        trace.emplace(progress, *team_.trace->ranks[static_cast<std::size_t>(rank_)],
+                      tile::make_stamps, [&lanes](Observer::Task task, std::uint64_t* where) {
+                        tile::set_stamp(lane_of(lanes, task), where);
+                      });
+      }
+      Observer& observer = trace ? static_cast<Observer&>(*trace) : progress;
       Rank<Cuda> self{comm_, lanes, plan_, workspace, observer};
       if (team_.vendor) {
         with_type(plan_.request().type, [&]<class T>() {
@@ -269,6 +282,19 @@ class RankCall {
     }
     fork.join();
     check_team(comm_);
+  }
+
+  // Where the work of a task goes.
+  static tile::CudaLane& lane_of(Cuda::Lanes& lanes, Observer::Task task) {
+    switch (task) {
+      case Observer::Task::panel:
+      case Observer::Task::look_ahead:
+        return lanes.panel;
+      case Observer::Task::arrival:
+        return lanes.copy;
+      default:
+        return lanes.update;
+    }
   }
 
   // The device itself tells when it has come so far: the host is ahead of it.

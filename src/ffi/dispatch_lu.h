@@ -14,11 +14,15 @@ namespace jaxmg {
 template <class Device, class T>
 void run_lu_routine(Rank<Device>& rank, const Operands& o) {
   T* const matrix = static_cast<T*>(o.matrix);
-  // An empty operand may have an address all the same.
-  const bool inverts = lu_aux_count(rank.plan.request(), rank.plan.tile()) > 0;
+  const bool inverts = lu_inverts(rank.plan.request());
   T* const inverse = inverts ? static_cast<T*>(o.aux) : nullptr;
   switch (rank.plan.routine()) {
     case Routine::getrf:
+      if (!inverts) {
+        const Size count = lu_aux_count(rank.plan.request(), rank.plan.tile());
+        Device::template fill<T>(rank.lanes.update, count, 1, T(0), T(0), static_cast<T*>(o.aux),
+                                 count);
+      }
       return lu_factor<Device, T>(rank, matrix, inverse, o.pivots, o.info);
     case Routine::getrs:
       return lu_solve<Device, T>(rank, matrix, inverse, o.pivots, o.info,

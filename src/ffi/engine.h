@@ -11,6 +11,7 @@
 #include "ffi/elastic_pool.h"
 #include "ffi/progress.h"
 #include "ffi/rendezvous.h"
+#include "ffi/trace.h"
 
 namespace jaxmg {
 
@@ -37,6 +38,7 @@ class Counters {
 Counters& counters();
 ElasticPool& elastic_pool();
 ProgressBoard& progress_board();
+TraceBoard& trace_board();
 Rendezvous& rendezvous();  // defined by each engine
 
 // Takes a call; defined by each engine. Throws for what the device's peers find too.

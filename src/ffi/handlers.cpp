@@ -186,10 +186,12 @@ class Decoder {
       case JAXMG_CYCLIC:
         return get(given, "inverse", call_.inverse);
       case JAXMG_GETRF:
-        return get(given, "natural", call_.natural);
+        get(given, "natural", call_.natural);
+        return get(given, "backend", call_.backend);
       case JAXMG_GETRS:
         get(given, "transpose", call_.transpose);
-        return get(given, "replicated", call_.replicated);
+        get(given, "replicated", call_.replicated);
+        return get(given, "backend", call_.backend);
       case JAXMG_ORMQR:
       case JAXMG_GEQRS:
         return get(given, "adjoint", call_.adjoint);
@@ -197,7 +199,8 @@ class Decoder {
         get(given, "triangle", call_.triangle);
         get(given, "vectors", call_.vectors);
         get(given, "first", call_.first);
-        return get(given, "count", call_.count);
+        get(given, "count", call_.count);
+        return get(given, "backend", call_.backend);
       case JAXMG_MIRROR:
         return get(given, "triangle", call_.triangle);
       case JAXMG_TRSM:

@@ -24,7 +24,8 @@
 //   jaxmg_trsm     a (rows, n), b (n or rows, nrhs)          x = b
 //   jaxmg_cholupdate   work, aux, info, v (n, k)             work, aux, info
 //
-// `rows` of jaxmg_potrf in natural order are those that the plan calls matrix_rows.
+// `rows` of jaxmg_potrf in natural order are those that the plan calls matrix_rows; of what a
+// vendor's library works on, a factor or the matrix of an eigenproblem, factor_rows.
 //
 // Matrices are row-major shards. A result that has an argument's name is aliased to it: they are
 // one buffer, unless XLA could not arrange it. In the QR family n is the number of rows of A,

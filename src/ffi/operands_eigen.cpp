@@ -32,8 +32,9 @@ void sort_eigen_operands(const jaxmg_call& call, const Plan& plan, Operands& o) 
   const bool separate = q.vectors && q.columns != q.n;
   r.counts(2, separate ? 4 : 3);
   o.values = r.result(0, "w", real_of(q.type), {q.n}).data;
-  o.matrix = in_place(o, r.argument(1, "a", q.type, {rows, q.n}),
-                      r.result(1, "work", q.type, {rows, q.n}));
+  const Size room = plan.factor_rows();
+  o.matrix = in_place(o, r.argument(1, "a", q.type, {room, q.n}),
+                      r.result(1, "work", q.type, {room, q.n}));
   if (q.vectors) {
     o.vectors = separate ? r.result(2, "V", q.type, {rows, q.columns}).data : o.matrix;
   }

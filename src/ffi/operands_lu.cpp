@@ -20,13 +20,14 @@ void sort_lu_operands(const jaxmg_call& call, const Plan& plan, Operands& o) {
   const PlanRequest& q = plan.request();
   const Size n = q.n;
   const Size rows = ceil_div(n, q.ranks);
-  const Size aux = lu_aux_count(q, plan.tile());
+  const Size room = plan.factor_rows();  // of a factor: as many rows as a shard, or more
+  const Size aux = plan.aux_count();
   const auto integers = [](const jaxmg_buffer& b) { return static_cast<std::int32_t*>(b.data); };
   switch (q.routine) {
     case Routine::getrf:
       r.counts(2, 4);
-      o.matrix = in_place(o, r.argument(1, "a", q.type, {rows, n}),
-                          r.result(0, "work", q.type, {rows, n}));
+      o.matrix = in_place(o, r.argument(1, "a", q.type, {room, n}),
+                          r.result(0, "work", q.type, {room, n}));
       o.aux = r.result(1, "aux", q.type, {aux}).data;
       o.pivots = integers(r.result(2, "pivots", DType::i32, {2 * n}));
       o.info = static_cast<Info*>(r.result(3, "info", DType::i32, {8}).data);
@@ -34,7 +35,7 @@ void sort_lu_operands(const jaxmg_call& call, const Plan& plan, Operands& o) {
     case Routine::getrs: {
       r.counts(6, 1);
       const Size held = q.replicated_rhs ? n : rows;
-      o.matrix = r.argument(1, "work", q.type, {rows, n}).data;
+      o.matrix = r.argument(1, "work", q.type, {room, n}).data;
       o.aux = r.argument(2, "aux", q.type, {aux}).data;
       o.pivots = integers(r.argument(3, "pivots", DType::i32, {2 * n}));
       o.info = static_cast<Info*>(r.argument(4, "info", DType::i32, {8}).data);
@@ -44,7 +45,7 @@ void sort_lu_operands(const jaxmg_call& call, const Plan& plan, Operands& o) {
     }
     case Routine::getdet:
       r.counts(4, 2);
-      o.matrix = r.argument(1, "work", q.type, {rows, n}).data;
+      o.matrix = r.argument(1, "work", q.type, {room, n}).data;
       o.pivots = integers(r.argument(2, "pivots", DType::i32, {2 * n}));
       o.info = static_cast<Info*>(r.argument(3, "info", DType::i32, {8}).data);
       o.phase = r.result(0, "sign", q.type, {}).data;

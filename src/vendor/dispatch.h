@@ -4,6 +4,8 @@
 #include "algo/rank.h"
 #include "ffi/operands.h"
 #include "vendor/cholesky.h"
+#include "vendor/eigen.h"
+#include "vendor/lu.h"
 
 namespace jaxmg::vendor {
 
@@ -19,6 +21,15 @@ void run_routine(Rank<Device>& rank, Session& session, const CallKind& kind, con
       return logdet<Device, T>(rank, matrix, o.info, static_cast<Real<T>*>(o.scalar));
     case Routine::potri:
       return potri<Device, T>(rank, session, o.info, matrix);
+    case Routine::getrf:
+      return getrf<Device, T>(rank, session, matrix, static_cast<T*>(o.aux), o.pivots, o.info);
+    case Routine::getrs:
+      return getrs<Device, T>(rank, session, matrix, static_cast<const T*>(o.aux), o.pivots, o.info,
+                              static_cast<T*>(o.solution));
+    case Routine::syevd:
+      return syevd<Device, T>(rank, session, static_cast<Triangle>(kind.triangle), kind.first,
+                              matrix, static_cast<Real<T>*>(o.values), static_cast<T*>(o.vectors),
+                              o.info);
     default:
       break;
   }

@@ -10,6 +10,13 @@ template <class Device>
 struct Host {
   // Blocks until everything in the lane is done, and returns what *info holds then.
   static Info finish(typename Device::Lane& lane, const Info* info);
+
+  // Elements copied from the lane's memory to the host's and back. What is already in the lane
+  // comes first; both block until the copy is made.
+  template <class X>
+  static void read(typename Device::Lane& lane, Size count, const X* from, X* host);
+  template <class X>
+  static void write(typename Device::Lane& lane, Size count, const X* host, X* to);
 };
 
 }  // namespace jaxmg::vendor

@@ -19,14 +19,16 @@ namespace jaxmg::vendor {
 struct Part {
   void* a = nullptr;
   void* b = nullptr;
+  void* pivots = nullptr;
   void* workspace = nullptr;
 };
 
 // The operands of all ranks.
 struct Parts {
-  explicit Parts(std::size_t ranks) : a(ranks), b(ranks), workspace(ranks) {}
+  explicit Parts(std::size_t ranks) : a(ranks), b(ranks), pivots(ranks), workspace(ranks) {}
   Pointers a;
   Pointers b;
+  Pointers pivots;
   Pointers workspace;
 };
 
@@ -46,6 +48,7 @@ class Session {
     const auto r = static_cast<std::size_t>(rank);
     parts_.a[r] = part.a;
     parts_.b[r] = part.b;
+    parts_.pivots[r] = part.pivots;
     parts_.workspace[r] = part.workspace;
     const Size round = rank == 0 ? 0 : rounds();
     barrier();

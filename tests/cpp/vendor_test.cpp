@@ -262,6 +262,10 @@ class Failing final : public vendor::Library {
   }
   void potrs(Size, vendor::Pointers, vendor::Pointers, vendor::Pointers) override {}
   Size potri(vendor::Pointers, vendor::Pointers) override { return 7; }
+  Size getrf(vendor::Pointers, vendor::Pointers, vendor::Pointers) override { return 0; }
+  void getrs(Size, vendor::Pointers, vendor::Pointers, vendor::Pointers,
+             vendor::Pointers) override {}
+  Size syevd(bool, vendor::Pointers, void*, vendor::Pointers) override { return 3; }
 };
 
 vendor::Session::Work potrf_of_parts() {

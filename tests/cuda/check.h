@@ -115,6 +115,7 @@ void check_factors(int devices);
 void check_qr(int devices);
 void check_lu_tiles();
 void check_lu(int devices);
+void check_householder();
 void check_eigen(int devices);
 void check_sweeps();
 // Seconds of a factorisation and a solve of order n on all devices; tile and group: 0 to choose.
@@ -126,6 +127,8 @@ void time_qr(int devices, Size m, Size n, const std::string& type, Size tile);
 void time_eigen(int devices, Size n, const std::string& type, Size tile);
 // Seconds of bulge chasing in bands of order n and of its reflectors on so many columns.
 void time_sweeps(Size n, const std::string& type, Size columns);
+// Microseconds of the QR of panels of 64 columns.
+void time_householder();
 // Microseconds of the operations of one panel of `rows` rows.
 void time_tiles(Size rows, Size tile);
 

@@ -11,6 +11,7 @@
 //                                        seconds of an eigenproblem of order N
 //   device_check --sweeps N [TYPE [COLUMNS]]
 //                                        seconds of bulge chasing and of its reflectors
+//   device_check --householder           the QR of panels alone: checks, then microseconds
 //   device_check --tiles ROWS TILE       microseconds of the operations of a panel
 #include <cstdlib>
 #include <cstring>
@@ -71,6 +72,11 @@ int main(int argc, char** argv) {
                         argc > 4 ? std::atoll(argv[4]) : std::atoll(argv[2]));
       return 0;
     }
+    if (argc > 1 && std::strcmp(argv[1], "--householder") == 0) {
+      test::check_householder();
+      test::time_householder();
+      return test::Group::total_failures() == 0 ? 0 : 1;
+    }
     std::printf("%d devices\n", devices);
     if (argc > 1 && std::strcmp(argv[1], "--eigen") == 0) {
       test::check_sweeps();
@@ -86,6 +92,7 @@ int main(int argc, char** argv) {
     test::check_qr(devices);
     test::check_lu(devices);
     test::check_sweeps();
+    test::check_householder();
     test::check_eigen(devices);
   } catch (const std::exception& e) {
     std::printf("stopped by: %s\n", e.what());

@@ -99,10 +99,35 @@ def test_exported_status():
         assert np.isnan(np.asarray(x)).all()
 
 
+def test_exported_status_of_lu_and_eigenvalues():
+    mesh, other = line(8), line(8, name="other", order=[3, 1, 0, 2, 7, 4, 6, 5])
+    right = put(B, other)
+    solve = exported(lambda a, b: jaxmg.lu_solve(a, b, return_status=True), *shapes(mesh))
+    x, status = solve.call(put(A, other, "other", None), right)
+    assert int(status) == 0
+    assert_solved(A, x, B)
+    singular = A.copy()
+    singular[5] = 0
+    x, status = solve.call(put(singular, other, "other", None), right)
+    assert int(status) == int(jaxmg.lu_solve(singular, B, mesh=mesh, return_status=True)[1]) == 6
+    assert np.isnan(np.asarray(x)).all()
+    values = exported(
+        lambda a, _: jaxmg.syevd(a, return_eigenvectors=False, return_status=True), *shapes(mesh)
+    )
+    w, status = values.call(put(A, other, "other", None), right)
+    assert int(status) == 0
+    assert relative(w, np.linalg.eigvalsh(A)) < 1e-12
+    w, status = values.call(put(np.nan * A, other, "other", None), right)
+    assert int(status) == -1
+    assert np.isnan(np.asarray(w)).all()
+
+
 def test_export_of_a_check_is_refused_in_one_sentence():
     """It is one of checkify."""
     with pytest.raises(NotImplementedError, match="ErrorEffect"):
         exported(lambda a, b: jaxmg.potrs(a, b, check=True), *shapes(line(8)))
+    with pytest.raises(NotImplementedError, match="ErrorEffect"):
+        exported(lambda a, b: jaxmg.lu_solve(a, b, check=True), *shapes(line(8)))
 
 
 def test_serialised_executable(mesh):

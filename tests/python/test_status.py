@@ -162,15 +162,15 @@ def test_members_of_a_batch_fail_alone(mesh):
     assert np.isnan(np.asarray(x)).all(axis=1).tolist() == [False, True, False]
 
 
-@pytest.mark.parametrize("routine", ["potrs", "potri"])
+@pytest.mark.parametrize("routine", ["potrs", "potri", "lu_solve"])
 def test_checkify_reports_what_is_to_be_checked(routine, mesh):
     bad = np.eye(16)
-    bad[6, 6] = -1
+    bad[6, 6] = 0 if routine == "lu_solve" else -1
 
     def function(a):
         if routine == "potri":
             return jaxmg.potri(a, check=True)
-        return jaxmg.potrs(a, jnp.ones(16), check=True)
+        return getattr(jaxmg, routine)(a, jnp.ones(16), check=True)
 
     checked = jax.jit(checkify.checkify(function))
     error, _ = checked(put(bad, mesh, "x", None))

@@ -123,6 +123,12 @@ def _show_model(
     help="Folder for the JSON files and plots.",
 )
 @click.option("--no-plot", is_flag=True, help="Draw no plots.")
+@click.option(
+    "--trace",
+    is_flag=True,
+    help="Record one more call of ours for each case: a picture of what each device did when, "
+    "and a file for ui.perfetto.dev.",
+)
 @click.option("--no-limits", is_flag=True, help="Do not measure the machine's limits.")
 @click.option(
     "--model", is_flag=True, help="Print expected times for 1 to 64 devices; time nothing."
@@ -143,6 +149,7 @@ def main(
     platform: str | None,
     out: Path,
     no_plot: bool,
+    trace: bool,
     no_limits: bool,
     model: bool,
     check: bool,
@@ -177,6 +184,7 @@ def main(
                     out=out,
                     plot=not no_plot,
                     limits=not no_limits,
+                    trace=trace,
                 )
             )
         except (ValueError, RuntimeError) as error:

@@ -4,6 +4,7 @@ jaxmg           the routine, A row-sharded, the whole call as a user makes it
 jaxmg donated   the same with donate=True
 jax             what jax.numpy.linalg has for it, compiled, on one device that holds all of A
 jax_sharded     the same function, given the row-sharded A
+cusolvermg      lu_solve and syevd with backend="cusolvermg", by NVIDIA's library
 scipy           what scipy.linalg has for it, in place where that is possible
 
 A is a general matrix, Hermitian for eigenvalues, and has twice as many rows as columns for least
@@ -38,6 +39,7 @@ from jaxmg.bench.matrices import (
 )
 from jaxmg.bench.records import Case, Target
 from jaxmg.bench.residual import Residual, residual_of
+from jaxmg.bench.vendor import by_cusolvermg
 
 _HIGHEST = functools.partial(jnp.matmul, precision="highest")
 
@@ -94,12 +96,15 @@ class Entry:
                 "jax_sharded", matrix, case, mesh, compiled, self.memory + 1 / mesh.size
             ),
             "scipy": lambda: self._scipy(matrix, case, one),
+            "cusolvermg": lambda: by_cusolvermg(ours(False), self.NAME, case, mesh),
         }
-        found = []
-        for given in donate:
+
+        def ours(given: bool) -> Solver:
             call = functools.partial(getattr(jaxmg, self.NAME), donate=given)
             name = "jaxmg donated" if given else "jaxmg"
-            found.append(self._solver(name, matrix, case, mesh, call, self.memory / mesh.size))
+            return self._solver(name, matrix, case, mesh, call, self.memory / mesh.size)
+
+        found = [ours(given) for given in donate]
         return found + [build[peer]() for peer in against]
 
     def _operands(self, matrix: TestMatrix, case: Case, mesh: Mesh) -> Arrays:
@@ -191,6 +196,7 @@ def _least(sl: Any, a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return sl.lstsq(a, b, lapack_driver="gelsy", **options)[0]
 
 
+_WITH_CUSOLVERMG = ("jax", "jax_sharded", "scipy", "cusolvermg")
 _FAST = {"overwrite_a": True, "check_finite": False}
 
 ENTRIES = (
@@ -201,6 +207,7 @@ ENTRIES = (
         lambda n: 2 / 3 * n**3 + 2 * n**2,
         None,
         memory=2.1,
+        PEERS=_WITH_CUSOLVERMG,
     ),
     Entry(
         "qr",
@@ -227,6 +234,7 @@ ENTRIES = (
         lambda f, z: _HIGHEST(f[1], f[0][:, None] * _HIGHEST(jnp.conj(f[1].T), z)),
         memory=6.0,
         hermitian=True,
+        PEERS=_WITH_CUSOLVERMG,
     ),
     Entry(
         "gesvd",

@@ -4,6 +4,7 @@ jaxmg           jaxmg.potri(A), A row-sharded
 jaxmg donated   the same with donate=True
 jax             cho_solve(cho_factor(A), I), compiled, on one device that holds all of A
 jax_sharded     the same function, given the row-sharded A
+cusolvermg      jaxmg.potri(A, backend="cusolvermg"), by NVIDIA's library
 scipy           LAPACK's potrf and potri through SciPy, in place; one triangle is the result
 
 The error is that of X b as a solution of A x = b, for a random b.
@@ -27,10 +28,11 @@ from jaxmg.bench.harness import Solver
 from jaxmg.bench.matrices import TestMatrix, make, make_right_hand_sides, row_mesh
 from jaxmg.bench.records import Case, Target
 from jaxmg.bench.residual import Residual, residual_of_generated
+from jaxmg.bench.vendor import by_cusolvermg
 
 NAME = "potri"
 
-PEERS = ("jax", "jax_sharded", "scipy")
+PEERS = ("jax", "jax_sharded", "scipy", "cusolvermg")
 
 TARGETS: list[Target] = []
 
@@ -50,9 +52,14 @@ def flops(case: Case) -> float:
 def solvers(case: Case, mesh: Mesh, against: Sequence[str], donate: Sequence[bool]) -> list[Solver]:
     """Ours and the peers for one case; see `jaxmg.bench.potrs.solvers`."""
     matrix = TestMatrix(case.n, case.dtype, case.seed)
-    build = {"jax": _jax_one, "jax_sharded": _jax_sharded, "scipy": _scipy}
+    build = {
+        "jax": lambda: _jax_one(matrix, mesh),
+        "jax_sharded": lambda: _jax_sharded(matrix, mesh),
+        "scipy": lambda: _scipy(matrix, mesh),
+        "cusolvermg": lambda: by_cusolvermg(_ours(matrix, mesh, False), NAME, case, mesh),
+    }
     mine = [_ours(matrix, mesh, with_donation) for with_donation in donate]
-    return mine + [build[peer](matrix, mesh) for peer in against]
+    return mine + [build[peer]() for peer in against]
 
 
 @jax.jit

@@ -26,6 +26,7 @@ from jaxmg.bench.harness import Solver
 from jaxmg.bench.matrices import TestMatrix, make, make_right_hand_sides, row_mesh
 from jaxmg.bench.records import Case, Target
 from jaxmg.bench.residual import Residual, residual_of_generated
+from jaxmg.bench.vendor import by_cusolvermg
 
 NAME = "potrs"
 
@@ -141,20 +142,7 @@ def _jax_sharded(matrix: TestMatrix, case: Case, mesh: Mesh) -> Solver:
 
 
 def _cusolvermg(matrix: TestMatrix, case: Case, mesh: Mesh) -> Solver:
-    memory, refusal = 0, None
-    try:
-        plan = jaxmg.plan(NAME, case.n, case.dtype, nrhs=case.nrhs, mesh=mesh, backend="cusolvermg")
-        memory = plan.bytes_needed_with_copy
-    except jaxmg.BackendUnavailableError as error:
-        refusal = f"skipped: {error}"
-    return Solver(
-        name="cusolvermg",
-        prepare=lambda: (make(matrix, mesh), make_right_hand_sides(matrix, case.nrhs, mesh)),
-        call=functools.partial(jaxmg.potrs, backend="cusolvermg"),
-        check=_checker(matrix, case, mesh),
-        memory=memory,
-        needs=refusal,
-    )
+    return by_cusolvermg(_ours(matrix, case, mesh, False), NAME, case, mesh)
 
 
 def _scipy(matrix: TestMatrix, case: Case, mesh: Mesh) -> Solver:

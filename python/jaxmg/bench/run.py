@@ -53,6 +53,7 @@ def run(
     out: Path | str | None = RESULTS,
     plot: bool = True,
     limits: bool = True,
+    trace: bool = False,
     in_process: bool = False,
     console: Console | None = None,
 ) -> Report:
@@ -77,6 +78,8 @@ def run(
         out: Folder for the JSON file and the plots; None writes nothing.
         plot: Draw plots, if matplotlib is installed.
         limits: Measure the machine's limits, for the last columns of the table.
+        trace: Record one more call of ours for each case, and write a picture of it and a file for
+            ui.perfetto.dev to `out`.
         in_process: Measure in this process, on the devices that it has; x64 stays as it is.
         console: Where to print. Default: standard output.
 
@@ -104,6 +107,7 @@ def run(
         repeats=repeats,
         threads=threads,
         limits=limits,
+        trace=str(Path(out).resolve()) if trace and out is not None else None,
         quiet=not console.is_terminal,
     )
     _validate(template, chosen["devices"])

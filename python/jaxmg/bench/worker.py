@@ -20,8 +20,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 import jaxmg
 from jaxmg._memory import STAGES
-from jaxmg.bench import environment, threads
-from jaxmg.bench.harness import Budget, measure
+from jaxmg.bench import environment, threads, trace
+from jaxmg.bench.harness import Budget, Solver, measure
 from jaxmg.bench.limits import limit_for, measure_limits
 from jaxmg.bench.matrices import row_mesh
 from jaxmg.bench.records import Case, Report, Result
@@ -44,6 +44,7 @@ class Request:
         budget: Seconds that may be spent, or None.
         threads: Number of threads for CPU solvers, or None for all.
         limits: Whether to measure the machine's limits.
+        trace: Folder for records of one call of each case, or None.
         quiet: No progress bar.
     """
 
@@ -58,6 +59,7 @@ class Request:
     budget: float | None = None
     threads: int | None = None
     limits: bool = True
+    trace: str | None = None
     quiet: bool = False
 
     def cases(self) -> list[Case]:
@@ -122,7 +124,23 @@ def execute(request: Request, keep: Callable[[Report], None] = lambda report: No
             )
             report.results.append(result)
             keep(report)
+            if request.trace is not None:
+                _record(case, solvers, result, Path(request.trace))
     return report
+
+
+def _record(case: Case, solvers: list[Solver], result: Result, folder: Path) -> None:
+    """Writes what the devices did in one more call of the first of our solvers that ran."""
+    ran = [s for s, m in zip(solvers, result.measurements, strict=True) if m.ours and m.best]
+    if not ran:
+        return
+    arguments = jax.block_until_ready(ran[0].prepare())
+    with trace.record() as tasks:
+        jax.block_until_ready(ran[0].call(*arguments))
+    folder.mkdir(parents=True, exist_ok=True)
+    name = f"trace-{case.routine}-{case.n}-{case.dtype}-{case.devices}"
+    trace.save(tasks, folder / f"{name}.json")
+    trace.draw(tasks, folder / f"{name}.png", str(case))
 
 
 def expected_seconds(case: Case, mesh: Any) -> float | None:

@@ -1,8 +1,7 @@
 // Products and triangular solves by cuBLAS, with 64-bit sizes throughout.
-#include <cuComplex.h>
-
 #include "tile/cuda/cuda.h"
 #include "tile/cuda/launch.h"
+#include "tile/cuda/library_type.h"
 #include "tile/cuda/scalar.h"
 #include "tile/cuda/scratch.h"
 #include "tile/cuda/triangle.h"
@@ -14,45 +13,28 @@ template <class T>
 struct Blas;
 template <>
 struct Blas<float> {
-  using Type = float;
-  static constexpr cudaDataType_t type = CUDA_R_32F;
   static constexpr cublasComputeType_t compute = CUBLAS_COMPUTE_32F;
   static constexpr auto trsm = cublasStrsm_v2_64;
   static constexpr auto gemv = cublasSgemv_v2_64;
 };
 template <>
 struct Blas<double> {
-  using Type = double;
-  static constexpr cudaDataType_t type = CUDA_R_64F;
   static constexpr cublasComputeType_t compute = CUBLAS_COMPUTE_64F;
   static constexpr auto trsm = cublasDtrsm_v2_64;
   static constexpr auto gemv = cublasDgemv_v2_64;
 };
 template <>
 struct Blas<std::complex<float>> {
-  using Type = cuComplex;
-  static constexpr cudaDataType_t type = CUDA_C_32F;
   static constexpr cublasComputeType_t compute = CUBLAS_COMPUTE_32F;
   static constexpr auto trsm = cublasCtrsm_v2_64;
   static constexpr auto gemv = cublasCgemv_v2_64;
 };
 template <>
 struct Blas<std::complex<double>> {
-  using Type = cuDoubleComplex;
-  static constexpr cudaDataType_t type = CUDA_C_64F;
   static constexpr cublasComputeType_t compute = CUBLAS_COMPUTE_64F;
   static constexpr auto trsm = cublasZtrsm_v2_64;
   static constexpr auto gemv = cublasZgemv_v2_64;
 };
-
-template <class T>
-const typename Blas<T>::Type* in(const T* p) {
-  return reinterpret_cast<const typename Blas<T>::Type*>(p);
-}
-template <class T>
-typename Blas<T>::Type* out(T* p) {
-  return reinterpret_cast<typename Blas<T>::Type*>(p);
-}
 
 template <class T>
 cublasOperation_t operation(Op op) {
@@ -173,8 +155,8 @@ void column_product(CudaLane& lane, Op op_a, Op op_b, Size m, Size k, const T& a
     return column_dots<T>(lane, conjugates<T>(op_a), k, m, alpha, a, lda, b, beta, c);
   }
   JAXMG_CUDA_CHECK(Blas<T>::gemv(lane.blas(), operation<T>(op_a), op_a == Op::none ? m : k,
-                                 op_a == Op::none ? k : m, in(&alpha), in(a), lda, in(b), stride,
-                                 in(&beta), out(c), 1));
+                                 op_a == Op::none ? k : m, for_library(&alpha), for_library(a), lda,
+                                 for_library(b), stride, for_library(&beta), for_library(c), 1));
 }
 
 // C is a row: c^T <- alpha op(B)^T op(a)^T + beta c^T. Where op(B)^T = conj(B), everything else is
@@ -196,8 +178,9 @@ void row_product(CudaLane& lane, Op op_a, Op op_b, Size n, Size k, T alpha, cons
     conjugate_vector(lane, n, c, ldc, c, ldc);
   }
   JAXMG_CUDA_CHECK(Blas<T>::gemv(lane.blas(), op_b == Op::none ? CUBLAS_OP_T : CUBLAS_OP_N,
-                                 op_b == Op::none ? k : n, op_b == Op::none ? n : k, in(&alpha),
-                                 in(b), ldb, in(a), stride, in(&beta), out(c), ldc));
+                                 op_b == Op::none ? k : n, op_b == Op::none ? n : k,
+                                 for_library(&alpha), for_library(b), ldb, for_library(a), stride,
+                                 for_library(&beta), for_library(c), ldc));
   if (conjugated) {
     conjugate_vector(lane, n, c, ldc, c, ldc);
   }
@@ -254,9 +237,10 @@ void Cuda::gemm(Lane& lane, Op op_a, Op op_b, Size m, Size n, Size k, T alpha, c
   if (vector_product(lane, op_a, op_b, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc)) {
     return;
   }
-  JAXMG_CUDA_CHECK(cublasGemmEx_64(lane.blas(), operation<T>(op_a), operation<T>(op_b), m, n, k,
-                                   &alpha, a, Blas<T>::type, lda, b, Blas<T>::type, ldb, &beta, c,
-                                   Blas<T>::type, ldc, Blas<T>::compute, CUBLAS_GEMM_DEFAULT));
+  JAXMG_CUDA_CHECK(
+      cublasGemmEx_64(lane.blas(), operation<T>(op_a), operation<T>(op_b), m, n, k, &alpha, a,
+                      library_type(dtype_of<T>), lda, b, library_type(dtype_of<T>), ldb, &beta, c,
+                      library_type(dtype_of<T>), ldc, Blas<T>::compute, CUBLAS_GEMM_DEFAULT));
 }
 
 template <class T>
@@ -267,9 +251,9 @@ void Cuda::gemm_strided(Lane& lane, Op op_a, Op op_b, Size m, Size n, Size k, T 
     return;
   }
   JAXMG_CUDA_CHECK(cublasGemmStridedBatchedEx_64(
-      lane.blas(), operation<T>(op_a), operation<T>(op_b), m, n, k, &alpha, a, Blas<T>::type, lda,
-      stride_a, b, Blas<T>::type, ldb, stride_b, &beta, c, Blas<T>::type, ldc, stride_c, count,
-      Blas<T>::compute, CUBLAS_GEMM_DEFAULT));
+      lane.blas(), operation<T>(op_a), operation<T>(op_b), m, n, k, &alpha, a,
+      library_type(dtype_of<T>), lda, stride_a, b, library_type(dtype_of<T>), ldb, stride_b, &beta,
+      c, library_type(dtype_of<T>), ldc, stride_c, count, Blas<T>::compute, CUBLAS_GEMM_DEFAULT));
 }
 
 template <class T>
@@ -282,7 +266,7 @@ void Cuda::trsm(Lane& lane, Side side, Uplo uplo, Op op, Diag diag, Size m, Size
       Blas<T>::trsm(lane.blas(), side == Side::left ? CUBLAS_SIDE_LEFT : CUBLAS_SIDE_RIGHT,
                     uplo == Uplo::lower ? CUBLAS_FILL_MODE_LOWER : CUBLAS_FILL_MODE_UPPER,
                     operation<T>(op), diag == Diag::unit ? CUBLAS_DIAG_UNIT : CUBLAS_DIAG_NON_UNIT,
-                    m, n, in(&alpha), in(a), lda, out(b), ldb));
+                    m, n, for_library(&alpha), for_library(a), lda, for_library(b), ldb));
 }
 
 template <class T>

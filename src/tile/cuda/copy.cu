@@ -34,6 +34,38 @@ __global__ void transpose_kernel(Size m, Size n, const D* src, Size lds, D* dst,
   }
 }
 
+// Rows in pieces of `rows` rows at a distance.
+struct StridedRow {
+  unsigned rows;
+  Size stride;
+  __device__ Size place(Size i) const {
+    const auto row = static_cast<unsigned>(i);
+    return row % rows + row / rows * stride;
+  }
+};
+
+template <class D>
+__global__ void mirror_kernel(Size n, D* a, Size lda) {
+  __shared__ D tile[kTile][kTile + 1];
+  const Size i0 = static_cast<Size>(blockIdx.x) * kTile;
+  for (Size j0 = static_cast<Size>(blockIdx.y) * kTile; j0 <= i0;
+       j0 += static_cast<Size>(gridDim.y) * kTile) {
+    for (int j = static_cast<int>(threadIdx.y); j < kTile; j += kTileRows) {
+      if (i0 + threadIdx.x < n && j0 + j < n) {
+        tile[j][threadIdx.x] = a[i0 + threadIdx.x + (j0 + j) * lda];
+      }
+    }
+    __syncthreads();
+    for (int i = static_cast<int>(threadIdx.y); i < kTile; i += kTileRows) {
+      const Size row = i0 + i, column = j0 + threadIdx.x;
+      if (row < n && column < row) {
+        a[column + row * lda] = conjugate(tile[threadIdx.x][i]);
+      }
+    }
+    __syncthreads();
+  }
+}
+
 }  // namespace
 
 template <class T>
@@ -51,6 +83,34 @@ void Cuda::copy(Lane& lane, Size m, Size n, const T* src, Size lds, T* dst, Size
   move_each(
       lane, m, n, [=] __device__(Size i, Size j) { return from[i + j * lds]; },
       [=] __device__(Size i, Size j, DeviceType<T> x) { to[i + j * ldd] = x; });
+}
+
+template <class T>
+void Cuda::copy_strided(Lane& lane, Size m, Size n, const T* src, Size lds, Size stride_s, T* dst,
+                        Size ldd, Size stride_d, Size count) {
+  if (m <= 0 || count <= 0) {
+    return;
+  }
+  const DeviceType<T>* from = on_device(src);
+  DeviceType<T>* to = on_device(dst);
+  narrow(m * count);  // division of 32-bit numbers is fast
+  const StridedRow row_s{static_cast<unsigned>(m), stride_s};
+  const StridedRow row_d{static_cast<unsigned>(m), stride_d};
+  move_each(
+      lane, m * count, n, [=] __device__(Size i, Size j) { return from[row_s.place(i) + j * lds]; },
+      [=] __device__(Size i, Size j, DeviceType<T> x) { to[row_d.place(i) + j * ldd] = x; });
+}
+
+// Blocks on and below the diagonal, by way of shared memory.
+template <class T>
+void Cuda::mirror(Lane& lane, Size n, T* a, Size lda) {
+  if (n <= 1) {
+    return;
+  }
+  const auto edge = static_cast<unsigned>(ceil_div(n, kTile));
+  mirror_kernel<<<dim3(edge, std::min<unsigned>(edge, kMaxGridY)), dim3(kTile, kTileRows), 0,
+                  lane.stream()>>>(n, on_device(a), lda);
+  JAXMG_CUDA_CHECK(cudaGetLastError());
 }
 
 template <class T>
@@ -111,12 +171,15 @@ void Cuda::random_vector(Lane& lane, Size n, Size first, Real<T> scale, T* v) {
   });
 }
 
-#define JAXMG_INSTANTIATE(T)                                                           \
-  template void Cuda::copy<T>(Lane&, Size, Size, const T*, Size, T*, Size);            \
-  template void Cuda::transpose<T>(Lane&, Size, Size, const T*, Size, T*, Size, bool); \
-  template void Cuda::fill<T>(Lane&, Size, Size, T, T, T*, Size);                      \
-  template void Cuda::fill_if_failed<T>(Lane&, const Info*, Size, Size, T, T*, Size);  \
-  template void Cuda::add<T>(Lane&, Size, Size, T, const T*, Size, T*, Size);          \
+#define JAXMG_INSTANTIATE(T)                                                                   \
+  template void Cuda::copy<T>(Lane&, Size, Size, const T*, Size, T*, Size);                    \
+  template void Cuda::copy_strided<T>(Lane&, Size, Size, const T*, Size, Size, T*, Size, Size, \
+                                      Size);                                                   \
+  template void Cuda::mirror<T>(Lane&, Size, T*, Size);                                        \
+  template void Cuda::transpose<T>(Lane&, Size, Size, const T*, Size, T*, Size, bool);         \
+  template void Cuda::fill<T>(Lane&, Size, Size, T, T, T*, Size);                              \
+  template void Cuda::fill_if_failed<T>(Lane&, const Info*, Size, Size, T, T*, Size);          \
+  template void Cuda::add<T>(Lane&, Size, Size, T, const T*, Size, T*, Size);                  \
   template void Cuda::random_vector<T>(Lane&, Size, Size, Real<T>, T*);
 JAXMG_INSTANTIATE(float)
 JAXMG_INSTANTIATE(double)

@@ -1,7 +1,11 @@
-// The vendor libraries' names of element types.
+// The vendor libraries' names of element types: as values, and as C types of the same layout.
 #pragma once
 
+#include <cuComplex.h>
 #include <library_types.h>
+
+#include <complex>
+#include <stdexcept>
 
 #include "core/dtype.h"
 
@@ -15,9 +19,37 @@ constexpr cudaDataType_t library_type(DType type) {
       return CUDA_R_64F;
     case DType::c64:
       return CUDA_C_32F;
-    default:
+    case DType::c128:
       return CUDA_C_64F;
+    case DType::i32:
+      break;
   }
+  throw std::logic_error("the libraries compute with no such element type");
+}
+
+template <class T>
+struct LibraryTypeOf {
+  using type = T;
+};
+template <>
+struct LibraryTypeOf<std::complex<float>> {
+  using type = cuComplex;
+};
+template <>
+struct LibraryTypeOf<std::complex<double>> {
+  using type = cuDoubleComplex;
+};
+template <class T>
+using LibraryType = typename LibraryTypeOf<T>::type;
+
+// An operand as functions of cuBLAS and cuSOLVER for one element type take it.
+template <class T>
+LibraryType<T>* for_library(T* p) {
+  return reinterpret_cast<LibraryType<T>*>(p);
+}
+template <class T>
+const LibraryType<T>* for_library(const T* p) {
+  return reinterpret_cast<const LibraryType<T>*>(p);
 }
 
 }  // namespace jaxmg::tile

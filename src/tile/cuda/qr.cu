@@ -4,6 +4,7 @@
 
 #include "tile/cuda/cuda.h"
 #include "tile/cuda/launch.h"
+#include "tile/cuda/library_type.h"
 #include "tile/cuda/scalar.h"
 #include "tile/cuda/scratch.h"
 
@@ -14,7 +15,6 @@ template <class T>
 struct Solver;
 template <>
 struct Solver<float> {
-  using Type = float;
   static constexpr auto geqrf_size = cusolverDnSgeqrf_bufferSize;
   static constexpr auto geqrf = cusolverDnSgeqrf;
   static constexpr auto orgqr_size = cusolverDnSorgqr_bufferSize;
@@ -22,7 +22,6 @@ struct Solver<float> {
 };
 template <>
 struct Solver<double> {
-  using Type = double;
   static constexpr auto geqrf_size = cusolverDnDgeqrf_bufferSize;
   static constexpr auto geqrf = cusolverDnDgeqrf;
   static constexpr auto orgqr_size = cusolverDnDorgqr_bufferSize;
@@ -30,7 +29,6 @@ struct Solver<double> {
 };
 template <>
 struct Solver<std::complex<float>> {
-  using Type = cuComplex;
   static constexpr auto geqrf_size = cusolverDnCgeqrf_bufferSize;
   static constexpr auto geqrf = cusolverDnCgeqrf;
   static constexpr auto orgqr_size = cusolverDnCungqr_bufferSize;
@@ -38,26 +36,20 @@ struct Solver<std::complex<float>> {
 };
 template <>
 struct Solver<std::complex<double>> {
-  using Type = cuDoubleComplex;
   static constexpr auto geqrf_size = cusolverDnZgeqrf_bufferSize;
   static constexpr auto geqrf = cusolverDnZgeqrf;
   static constexpr auto orgqr_size = cusolverDnZungqr_bufferSize;
   static constexpr auto orgqr = cusolverDnZungqr;
 };
 
-template <class T>
-typename Solver<T>::Type* pointer(T* p) {
-  return reinterpret_cast<typename Solver<T>::Type*>(p);
-}
-
 // Elements that the library works in for m x n.
 template <class T>
 int library_count(CudaLane& lane, Size m, Size n, T* a, Size lda) {
   int factor = 0, form = 0;
-  JAXMG_CUDA_CHECK(
-      Solver<T>::geqrf_size(lane.solver(), narrow(m), narrow(n), pointer(a), narrow(lda), &factor));
-  JAXMG_CUDA_CHECK(Solver<T>::orgqr_size(lane.solver(), narrow(m), narrow(n), narrow(n), pointer(a),
-                                         narrow(lda), pointer(a), &form));
+  JAXMG_CUDA_CHECK(Solver<T>::geqrf_size(lane.solver(), narrow(m), narrow(n), for_library(a),
+                                         narrow(lda), &factor));
+  JAXMG_CUDA_CHECK(Solver<T>::orgqr_size(lane.solver(), narrow(m), narrow(n), narrow(n),
+                                         for_library(a), narrow(lda), for_library(a), &form));
   return std::max(factor, form);
 }
 
@@ -184,11 +176,13 @@ void householder_qr(CudaLane& lane, Size m, Size n, T* a, Size lda, T* r, Size l
   T* const tau = static_cast<T*>(lane.scratch((n + count) * Size{sizeof(T)}));
   T* const work = tau + n;
   const int rows = narrow(m), columns = narrow(n), ld = narrow(lda);
-  JAXMG_CUDA_CHECK(Solver<T>::geqrf(lane.solver(), rows, columns, pointer(a), ld, pointer(tau),
-                                    pointer(work), count, lane.library_info()));
+  JAXMG_CUDA_CHECK(Solver<T>::geqrf(lane.solver(), rows, columns, for_library(a), ld,
+                                    for_library(tau), for_library(work), count,
+                                    lane.library_info()));
   take_upper(lane, n, a, lda, r, ldr);
-  JAXMG_CUDA_CHECK(Solver<T>::orgqr(lane.solver(), rows, columns, columns, pointer(a), ld,
-                                    pointer(tau), pointer(work), count, lane.library_info()));
+  JAXMG_CUDA_CHECK(Solver<T>::orgqr(lane.solver(), rows, columns, columns, for_library(a), ld,
+                                    for_library(tau), for_library(work), count,
+                                    lane.library_info()));
 }
 
 template <class R>

@@ -1,188 +1,91 @@
 #include "vendor/cuda/cusolvermg.h"
 
-#include <map>
-#include <mutex>
 #include <stdexcept>
 #include <string>
-#include <utility>
 
 #include "tile/cuda/lane.h"
-#include "vendor/cuda/cusolvermg_functions.h"
+#include "tile/cuda/library_type.h"
+#include "vendor/cuda/cusolvermg_devices.h"
 
 namespace jaxmg::vendor {
 namespace {
 
 constexpr cublasFillMode_t kLower = CUBLAS_FILL_MODE_LOWER;
 
-cudaDataType data_type(DType type) {
-  switch (type) {
-    case DType::f32:
-      return CUDA_R_32F;
-    case DType::f64:
-      return CUDA_R_64F;
-    case DType::c64:
-      return CUDA_C_32F;
-    case DType::c128:
-      return CUDA_C_64F;
-    case DType::i32:
-      break;
-  }
-  throw std::logic_error("cuSOLVERMg: no such element type");
+cusolverEigMode_t mode(bool vectors) {
+  return vectors ? CUSOLVER_EIG_MODE_VECTOR : CUSOLVER_EIG_MODE_NOVECTOR;
 }
 
-// A handle and a grid for a list of devices; used by one thread at a time.
-class Devices {
- public:
-  explicit Devices(std::vector<int> devices)
-      : devices_(std::move(devices)), mg_(CusolverMg::get()) {
-    try {
-      JAXMG_CUDA_CHECK(mg_.create(&handle_));
-      const int count = narrow(static_cast<Size>(devices_.size()));
-      JAXMG_CUDA_CHECK(mg_.select(handle_, count, devices_.data()));
-      JAXMG_CUDA_CHECK(
-          mg_.create_grid(&grid_, 1, count, devices_.data(), CUDALIBMG_GRID_MAPPING_COL_MAJOR));
-    } catch (...) {
-      close();
-      throw;
-    }
-  }
-  ~Devices() { close(); }
-  Devices(const Devices&) = delete;
-  Devices& operator=(const Devices&) = delete;
-
-  const CusolverMg& functions() const { return mg_; }
-  cusolverMgHandle_t handle() const { return handle_; }
-  cudaLibMgGrid_t grid() const { return grid_; }
-  std::mutex& busy() { return busy_; }
-
-  // The library promises to have ended when it returns; what it leaves in its streams all the same
-  // must not meet what comes next.
-  void synchronize() const {
-    for (const int device : devices_) {
-      const tile::DeviceGuard guard(device);
-      JAXMG_CUDA_CHECK(cudaDeviceSynchronize());
-    }
-  }
-
- private:
-  void close() {
-    if (grid_) {
-      mg_.destroy_grid(grid_);
-    }
-    if (handle_) {
-      mg_.destroy(handle_);
-    }
-  }
-
-  std::vector<int> devices_;
-  const CusolverMg& mg_;
-  cusolverMgHandle_t handle_ = nullptr;
-  cudaLibMgGrid_t grid_ = nullptr;
-  std::mutex busy_;
-};
-
-// The handles of the process. One that has seen a failure is given up.
-class Registry {
- public:
-  std::shared_ptr<Devices> get(const std::vector<int>& devices) {
-    const std::lock_guard lock(mutex_);
-    std::shared_ptr<Devices>& found = made_[devices];
-    if (!found) {
-      found = std::make_shared<Devices>(devices);
-    }
-    return found;
-  }
-  void give_up(const std::shared_ptr<Devices>& devices) {
-    const std::lock_guard lock(mutex_);
-    std::erase_if(made_, [&](const auto& entry) { return entry.second == devices; });
-  }
-
- private:
-  std::mutex mutex_;
-  std::map<std::vector<int>, std::shared_ptr<Devices>> made_;
-};
-
-// Never destroyed: at the end of the process the driver may be gone before we are.
-Registry& registry() {
-  static Registry* const instance = new Registry;
-  return *instance;
+int** integers(Pointers& pointers) {
+  return reinterpret_cast<int**>(pointers.data());
 }
-
-// A matrix of n rows in tiles of columns.
-class Description {
- public:
-  Description(const Devices& devices, Size rows, Size columns, Size tile, cudaDataType type)
-      : devices_(devices) {
-    JAXMG_CUDA_CHECK(devices.functions().describe(&description_, rows, columns, rows, tile, type,
-                                                  devices.grid()));
-  }
-  ~Description() { devices_.functions().destroy_description(description_); }
-  Description(const Description&) = delete;
-  Description& operator=(const Description&) = delete;
-
-  cudaLibMgMatrixDesc_t get() const { return description_; }
-
- private:
-  const Devices& devices_;
-  cudaLibMgMatrixDesc_t description_ = nullptr;
-};
 
 class Problem final : public Library {
  public:
   Problem(const std::vector<int>& devices, const Plan& plan)
-      : devices_(registry().get(devices)),
+      : devices_(Devices::get(devices)),
         mg_(devices_->functions()),
-        ranks_(static_cast<Size>(devices.size())),
         n_(narrow(plan.request().n)),
         size_(size_of(plan.request().type)),
-        type_(data_type(plan.request().type)),
+        type_(tile::library_type(plan.request().type)),
+        real_(tile::library_type(real_of(plan.request().type))),
         a_(*devices_, n_, n_, plan.tile(), type_) {
-    guarded([&] { query(plan); });
+    guarded([&] { elements_ = query(plan); });
   }
 
   Size workspace_bytes() const override { return elements_ * size_; }
 
   Size potrf(Pointers a, Pointers workspace) override {
-    int info = 0;
-    guarded([&] {
-      const cusolverStatus_t status =
-          mg_.potrf(devices_->handle(), kLower, n_, a.data(), 1, 1, a_.get(), type_,
-                    workspace.data(), elements_, &info);
-      devices_->synchronize();
-      if (info <= 0) {
-        tile::check_cuda(status, "cusolverMgPotrf", __FILE__, __LINE__);
-      } else if (status != CUSOLVER_STATUS_SUCCESS) {
-        registry().give_up(devices_);
-      }
+    return call("cusolverMgPotrf", [&](int* info) {
+      return mg_.potrf(devices_->handle(), kLower, n_, a.data(), 1, 1, a_.get(), type_,
+                       workspace.data(), elements_, info);
     });
-    refuse_argument("cusolverMgPotrf", info);
-    return info;
   }
 
   void potrs(Size columns, Pointers l, Pointers b, Pointers workspace) override {
-    int info = 0;
-    guarded([&] {
-      const Description rhs(*devices_, n_, columns, ceil_div(columns, ranks_), type_);
-      JAXMG_CUDA_CHECK(mg_.potrs(devices_->handle(), kLower, n_, narrow(columns), l.data(), 1, 1,
-                                 a_.get(), b.data(), 1, 1, rhs.get(), type_, workspace.data(),
-                                 elements_, &info));
-      devices_->synchronize();
+    const Description rhs = describe(columns);
+    call("cusolverMgPotrs", [&](int* info) {
+      return mg_.potrs(devices_->handle(), kLower, n_, narrow(columns), l.data(), 1, 1, a_.get(),
+                       b.data(), 1, 1, rhs.get(), type_, workspace.data(), elements_, info);
     });
-    refuse_argument("cusolverMgPotrs", info);
   }
 
   Size potri(Pointers a, Pointers workspace) override {
-    int info = 0;
-    guarded([&] {
-      JAXMG_CUDA_CHECK(mg_.potri(devices_->handle(), kLower, n_, a.data(), 1, 1, a_.get(), type_,
-                                 workspace.data(), elements_, &info));
-      devices_->synchronize();
+    return call("cusolverMgPotri", [&](int* info) {
+      return mg_.potri(devices_->handle(), kLower, n_, a.data(), 1, 1, a_.get(), type_,
+                       workspace.data(), elements_, info);
     });
-    refuse_argument("cusolverMgPotri", info);
-    return info;
+  }
+
+  Size getrf(Pointers a, Pointers pivots, Pointers workspace) override {
+    return call("cusolverMgGetrf", [&](int* info) {
+      return mg_.getrf(devices_->handle(), n_, n_, a.data(), 1, 1, a_.get(), integers(pivots),
+                       type_, workspace.data(), elements_, info);
+    });
+  }
+
+  void getrs(Size columns, Pointers lu, Pointers pivots, Pointers b, Pointers workspace) override {
+    const Description rhs = describe(columns);
+    call("cusolverMgGetrs", [&](int* info) {
+      return mg_.getrs(devices_->handle(), CUBLAS_OP_N, n_, narrow(columns), lu.data(), 1, 1,
+                       a_.get(), integers(pivots), b.data(), 1, 1, rhs.get(), type_,
+                       workspace.data(), elements_, info);
+    });
+  }
+
+  Size syevd(bool vectors, Pointers a, void* values, Pointers workspace) override {
+    return call("cusolverMgSyevd", [&](int* info) {
+      return mg_.syevd(devices_->handle(), mode(vectors), kLower, n_, a.data(), 1, 1, a_.get(),
+                       values, real_, type_, workspace.data(), elements_, info);
+    });
   }
 
  private:
+  // Right-hand sides, one tile a device.
+  Description describe(Size columns) const {
+    return Description(*devices_, n_, columns, ceil_div(columns, devices_->count()), type_);
+  }
+
   // One thread at a time; after a failure the next call begins with a new handle.
   template <class Calls>
   void guarded(const Calls& calls) {
@@ -190,51 +93,87 @@ class Problem final : public Library {
     try {
       calls();
     } catch (...) {
-      registry().give_up(devices_);
+      Devices::give_up(devices_);
       throw;
     }
   }
 
+  // What LAPACK would say of the data, with info > 0, the library may call an internal error
+  // besides: that is a result, but the handle had better not be used again.
+  template <class Function>
+  Size call(const char* name, const Function& function) {
+    int info = 0;
+    guarded([&] {
+      const cusolverStatus_t status = function(&info);
+      devices_->synchronize();
+      if (info < 0) {
+        throw std::runtime_error(std::string(name) + " refused its argument " +
+                                 std::to_string(-info));
+      }
+      if (info == 0) {
+        tile::check_cuda(status, name, __FILE__, __LINE__);
+      } else if (status != CUSOLVER_STATUS_SUCCESS) {
+        Devices::give_up(devices_);
+      }
+    });
+    return info;
+  }
+
   // The library counts elements, of one device, and takes no account of where operands lie.
-  void query(const Plan& plan) {
+  std::int64_t query(const Plan& plan) {
     const cusolverMgHandle_t handle = devices_->handle();
-    Pointers none(static_cast<std::size_t>(ranks_), nullptr);
+    Pointers none(static_cast<std::size_t>(devices_->count()), nullptr);
+    void** const a = none.data();
     std::int64_t elements = 0;
     switch (plan.routine()) {
       case Routine::potrf:
-        JAXMG_CUDA_CHECK(
-            mg_.potrf_size(handle, kLower, n_, none.data(), 1, 1, a_.get(), type_, &elements));
+        JAXMG_CUDA_CHECK(mg_.potrf_size(handle, kLower, n_, a, 1, 1, a_.get(), type_, &elements));
         break;
-      case Routine::potrs: {
-        const Size columns = plan.rhs_block();
-        const Description rhs(*devices_, n_, columns, ceil_div(columns, ranks_), type_);
-        JAXMG_CUDA_CHECK(mg_.potrs_size(handle, kLower, n_, narrow(columns), none.data(), 1, 1,
-                                        a_.get(), none.data(), 1, 1, rhs.get(), type_, &elements));
+      case Routine::potri:
+        JAXMG_CUDA_CHECK(mg_.potri_size(handle, kLower, n_, a, 1, 1, a_.get(), type_, &elements));
+        break;
+      case Routine::getrf:
+        JAXMG_CUDA_CHECK(
+            mg_.getrf_size(handle, n_, n_, a, 1, 1, a_.get(), integers(none), type_, &elements));
+        break;
+      case Routine::syevd: {
+        std::vector<double> values(static_cast<std::size_t>(n_));  // they are not looked at
+        JAXMG_CUDA_CHECK(mg_.syevd_size(handle, mode(plan.request().vectors), kLower, n_, a, 1, 1,
+                                        a_.get(), values.data(), real_, type_, &elements));
         break;
       }
-      case Routine::potri:
-        JAXMG_CUDA_CHECK(
-            mg_.potri_size(handle, kLower, n_, none.data(), 1, 1, a_.get(), type_, &elements));
-        break;
+      case Routine::potrs:
+      case Routine::getrs:
+        return query_solve(plan, none);
       default:
         break;
     }
-    elements_ = elements;
+    return elements;
   }
 
-  static void refuse_argument(const char* function, int info) {
-    if (info < 0) {
-      throw std::runtime_error(std::string(function) + " refused its argument " +
-                               std::to_string(-info));
+  // For as many right-hand sides as go through a solve together.
+  std::int64_t query_solve(const Plan& plan, Pointers none) {
+    const cusolverMgHandle_t handle = devices_->handle();
+    void** const p = none.data();
+    const int columns = narrow(plan.rhs_block());
+    const Description rhs(*devices_, n_, columns, ceil_div(columns, devices_->count()), type_);
+    std::int64_t elements = 0;
+    if (plan.routine() == Routine::potrs) {
+      JAXMG_CUDA_CHECK(mg_.potrs_size(handle, kLower, n_, columns, p, 1, 1, a_.get(), p, 1, 1,
+                                      rhs.get(), type_, &elements));
+    } else if (plan.request().transpose) {  // else there is nothing for it to do
+      JAXMG_CUDA_CHECK(mg_.getrs_size(handle, CUBLAS_OP_N, n_, columns, p, 1, 1, a_.get(),
+                                      integers(none), p, 1, 1, rhs.get(), type_, &elements));
     }
+    return elements;
   }
 
   std::shared_ptr<Devices> devices_;
   const CusolverMg& mg_;
-  Size ranks_;
   int n_;
   Size size_;  // of an element
   cudaDataType type_;
+  cudaDataType real_;
   Description a_;
   Size elements_ = 0;
 };

@@ -7,8 +7,14 @@
 //  - One host thread calls it for all devices. Its streams are its own: data must be in place when
 //    it is called.
 //  - Sizes are int, IA = JA = 1, only the lower triangle works throughout.
-//  - Potrf of a matrix that is not positive definite sets info > 0 and may call that an internal
-//    error besides.
+//  - A routine that fails because of the numbers sets info > 0 and may call that an internal error
+//    besides.
+//  - Tiles of Getrf and Getrs have at most 512 columns, those of Syevd 1024 (core/plan_vendor.cpp).
+//  - Getrs knows no transposed systems.
+//  - The pivots of Getrf lie as a matrix of one row would that is dealt out as A's columns are.
+//  - Syevd leaves eigenvalues in the host's memory. Its float32 eigenvectors have been reported to
+//    be unusable at some sizes above 15000.
+//  - At most 32 devices.
 //  - Access between the devices is the caller's to enable (tile/cuda/peer_access.h).
 //  - What it allocates with its handle (streams, cuBLAS workspaces) is not ours to place; its
 //    workspaces are.

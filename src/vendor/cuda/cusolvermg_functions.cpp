@@ -43,6 +43,12 @@ CusolverMg load() {
   look_up(library, "cusolverMgPotrs", f.potrs);
   look_up(library, "cusolverMgPotri_bufferSize", f.potri_size);
   look_up(library, "cusolverMgPotri", f.potri);
+  look_up(library, "cusolverMgGetrf_bufferSize", f.getrf_size);
+  look_up(library, "cusolverMgGetrf", f.getrf);
+  look_up(library, "cusolverMgGetrs_bufferSize", f.getrs_size);
+  look_up(library, "cusolverMgGetrs", f.getrs);
+  look_up(library, "cusolverMgSyevd_bufferSize", f.syevd_size);
+  look_up(library, "cusolverMgSyevd", f.syevd);
   return f;
 }
 

@@ -26,6 +26,12 @@ struct CusolverMg {
   decltype(&cusolverMgPotrs) potrs;
   decltype(&cusolverMgPotri_bufferSize) potri_size;
   decltype(&cusolverMgPotri) potri;
+  decltype(&cusolverMgGetrf_bufferSize) getrf_size;
+  decltype(&cusolverMgGetrf) getrf;
+  decltype(&cusolverMgGetrs_bufferSize) getrs_size;
+  decltype(&cusolverMgGetrs) getrs;
+  decltype(&cusolverMgSyevd_bufferSize) syevd_size;
+  decltype(&cusolverMgSyevd) syevd;
 };
 
 }  // namespace jaxmg::vendor

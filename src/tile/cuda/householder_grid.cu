@@ -1,0 +1,442 @@
+// The QR of a panel by one grid, whose threads keep the panel in registers: rows are divided among
+// thread blocks and their warps, columns among the lanes of a warp. For each column j the blocks
+// tell each other, once, their part of
+//
+//   s_l = sum_i>j conj(a_ij) a_il     for the columns l >= j that are left,
+//
+// and the first one the pivot row a_j; from these every block works out the reflector and what it
+// does to each column. The sums for column j + 1 are made while column j is applied. Sums are taken
+// in the same order by all blocks, so that all find the same numbers, in every run.
+//
+// What blocks tell each other lies in two places in turns: nobody writes into one before all have
+// read what was there, since the sums for j + 1 of a block are told after it has read those for j.
+//
+// Blocks must all be on the device at once (a cooperative launch, in turns with others of the
+// kind). One that waits in vain gives up after a while, and its part of the result is NaN.
+#include <atomic>
+#include <limits>
+
+#include "tile/cuda/grid_turn.h"
+#include "tile/cuda/householder_grid.h"
+#include "tile/cuda/launch.h"
+#include "tile/cuda/reduce.h"
+#include "tile/cuda/reflector.h"
+#include "tile/cuda/tagged.h"
+
+namespace jaxmg::tile {
+namespace {
+
+constexpr int kBlockThreads = 512;
+constexpr int kBlockWarps = kBlockThreads / 32;
+constexpr int kSpans = 2;  // columns of a lane
+constexpr int kColumns = 32 * kSpans;
+constexpr int kGroups = kBlockThreads / kColumns;  // of threads that add up the blocks' sums
+// Reads of a thread under way, of numbers of as many words.
+template <class D>
+constexpr int kInFlight = Tagged<D>::kWords > 1 ? 8 / (Tagged<D>::kWords / 2) : 8;
+constexpr int kMostPolls = 1 << 21;  // more than a second
+// Fewer blocks have less to tell each other, more of them less to do.
+constexpr Size kGoodBlocks = 72;
+constexpr Size kMostBlocks = 256;  // room in the workspace, see plan_eigen.cpp
+
+template <class D>
+struct GridPanel {
+  int m;
+  int w;
+  int k;
+  D* a;
+  Size lda;
+  D* r;
+  Size ldr;
+  D* tau;
+  Tagged<D>* sums;  // 2 x blocks x kColumns
+  Tagged<D>* row;   // 2 x kColumns
+};
+
+template <class D>
+struct BlockMemory {
+  D warps[kBlockWarps][kColumns];
+  D groups[kGroups][kColumns];
+  D sums[kColumns];
+  D row[kColumns];
+};
+
+template <class R>
+__device__ R from_lane(R x, int lane) {
+  return __shfl_sync(~0u, x, lane);
+}
+template <class R>
+__device__ DeviceComplex<R> from_lane(DeviceComplex<R> x, int lane) {
+  return {from_lane(x.re, lane), from_lane(x.im, lane)};
+}
+
+// x + conj(a) b
+template <class R>
+__device__ R plus_product(R x, R a, R b) {
+  return fma(a, b, x);
+}
+template <class R>
+__device__ DeviceComplex<R> plus_product(DeviceComplex<R> x, DeviceComplex<R> a,
+                                         DeviceComplex<R> b) {
+  return {fma(a.im, b.im, fma(a.re, b.re, x.re)), fma(-a.im, b.re, fma(a.re, b.im, x.im))};
+}
+// x - a b
+template <class R>
+__device__ R minus_product(R x, R a, R b) {
+  return fma(-a, b, x);
+}
+template <class R>
+__device__ DeviceComplex<R> minus_product(DeviceComplex<R> x, DeviceComplex<R> a,
+                                          DeviceComplex<R> b) {
+  return {fma(a.im, b.im, fma(-a.re, b.re, x.re)), fma(-a.im, b.re, fma(-a.re, b.im, x.im))};
+}
+
+// The sum over blocks first, first + kGroups, ... of what they tell of a column. False if it did
+// not come.
+template <class D>
+__device__ bool collect(const Tagged<D>* sums, int first, int blocks, std::uint32_t tag, D& sum) {
+  constexpr int reads = kInFlight<D>;
+  for (int begin = first; begin < blocks; begin += reads * kGroups) {
+    Tagged<D> found[reads];
+    bool all = false;
+    for (int polls = 0; !all; ++polls) {
+      if (polls == kMostPolls) {
+        return false;
+      }
+      all = true;
+#pragma unroll
+      for (int i = 0; i < reads; ++i) {
+        const int block = begin + i * kGroups;
+        if (block < blocks) {
+          found[i] = look(sums + static_cast<Size>(block) * kColumns);
+        }
+      }
+#pragma unroll
+      for (int i = 0; i < reads; ++i) {
+        all = all && (begin + i * kGroups >= blocks || has_tag(found[i], tag));
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < reads; ++i) {
+      if (begin + i * kGroups < blocks) {
+        sum = sum + value_of(found[i]);
+      }
+    }
+  }
+  return true;
+}
+
+// Tells the others this block's sums for column j, and reads theirs and row j into shared memory.
+// False if a block is missing.
+template <class D, class R>
+__device__ bool exchange(const GridPanel<D>& p, BlockMemory<D>& shared, int j) {
+  const int column = static_cast<int>(threadIdx.x) % kColumns;
+  const int group = static_cast<int>(threadIdx.x) / kColumns;
+  const int blocks = static_cast<int>(gridDim.x);
+  const auto tag = static_cast<std::uint32_t>(j + 1);
+  const int turn = j & 1;
+  Tagged<D>* const sums = p.sums + static_cast<Size>(turn) * blocks * kColumns + column;
+  const bool of_use = column >= j && column < p.w;
+  D sum = element<D>(R{0});
+  if (group == 0 && of_use) {
+#pragma unroll
+    for (int warp = 0; warp < kBlockWarps; ++warp) {
+      sum = sum + shared.warps[warp][column];
+    }
+    put(sums + static_cast<Size>(blockIdx.x) * kColumns, sum, tag);
+    sum = element<D>(R{0});
+  }
+  bool here = true;
+  if (of_use) {
+    here = collect(sums, group, blocks, tag, sum);
+    if (group == kGroups - 1 && here) {
+      const Tagged<D>* const row = p.row + turn * kColumns + column;
+      Tagged<D> found = look(row);
+      for (int polls = 0; !has_tag(found, tag) && polls < kMostPolls; ++polls) {
+        found = look(row);
+      }
+      here = has_tag(found, tag);
+      shared.row[column] = value_of(found);
+    }
+    shared.groups[group][column] = sum;
+  }
+  if (__syncthreads_or(here ? 0 : 1) != 0) {
+    return false;
+  }
+  if (group == 0 && of_use) {
+    sum = element<D>(R{0});
+#pragma unroll
+    for (int g = 0; g < kGroups; ++g) {
+      sum = sum + shared.groups[g][column];
+    }
+    shared.sums[column] = sum;
+  }
+  __syncthreads();
+  return true;
+}
+
+// The rows of a warp: kRows consecutive ones from `first` on, a lane's columns lane, lane + 32.
+template <class D, class R, int kRows>
+struct WarpRows {
+  D x[kRows][kSpans];
+  D sums[kSpans];  // over rows below the pivot, of conj(next column) times own columns
+  int first;
+  int lane;
+
+  __device__ D column(int q, int j) const {
+    return from_lane(j < 32 ? x[q][0] : x[q][kSpans - 1], j & 31);
+  }
+
+  __device__ void load(const GridPanel<D>& p) {
+#pragma unroll
+    for (int q = 0; q < kRows; ++q) {
+#pragma unroll
+      for (int c = 0; c < kSpans; ++c) {
+        const int l = lane + 32 * c;
+        x[q][c] = first + q < p.m && l < p.w ? p.a[first + q + l * p.lda] : element<D>(R{0});
+      }
+    }
+  }
+
+  // Sums for column j.
+  __device__ void add_up(int j) {
+#pragma unroll
+    for (int c = 0; c < kSpans; ++c) {
+      sums[c] = element<D>(R{0});
+    }
+#pragma unroll
+    for (int q = 0; q < kRows; ++q) {
+      const D y = column(q, j);
+#pragma unroll
+      for (int c = 0; c < kSpans; ++c) {
+        if (first + q > j) {
+          sums[c] = plus_product(sums[c], y, x[q][c]);
+        }
+      }
+    }
+  }
+
+  // Tells all blocks row j, if it is one of these.
+  __device__ void tell_row(const GridPanel<D>& p, int j) const {
+#pragma unroll
+    for (int q = 0; q < kRows; ++q) {
+      if (first + q == j) {
+#pragma unroll
+        for (int c = 0; c < kSpans; ++c) {
+          put(p.row + (j & 1) * kColumns + lane + 32 * c, x[q][c],
+              static_cast<std::uint32_t>(j + 1));
+        }
+      }
+    }
+  }
+
+  // a_l <- a_l - v factor_l for the columns after j, whose factors are 0 elsewhere; v below row j
+  // is scale times column j. `near`: some rows are not below row j + 1.
+  template <bool kNear>
+  __device__ void apply(int j, D scale, const D (&factor)[kSpans]) {
+    const int next = j + 1 < kColumns ? j + 1 : j;
+#pragma unroll
+    for (int c = 0; c < kSpans; ++c) {
+      sums[c] = element<D>(R{0});
+    }
+#pragma unroll
+    for (int q = 0; q < kRows; ++q) {
+      D v = scale * column(q, j);
+      if (kNear && first + q <= j) {
+        v = element<D>(R(first + q == j ? 1 : 0));
+      }
+#pragma unroll
+      for (int c = 0; c < kSpans; ++c) {
+        x[q][c] = minus_product(x[q][c], v, factor[c]);
+      }
+      const D y = column(q, next);
+      if (!kNear || first + q > j + 1) {
+#pragma unroll
+        for (int c = 0; c < kSpans; ++c) {
+          sums[c] = plus_product(sums[c], y, x[q][c]);
+        }
+      }
+    }
+  }
+
+  // Row j of R, if it is one of these.
+  __device__ void store_row(const GridPanel<D>& p, int j, R beta) const {
+#pragma unroll
+    for (int q = 0; q < kRows; ++q) {
+      if (first + q == j) {
+#pragma unroll
+        for (int c = 0; c < kSpans; ++c) {
+          const int l = lane + 32 * c;
+          if (l < p.w) {
+            p.r[j + l * p.ldr] = l == j ? element<D>(beta) : l > j ? x[q][c] : element<D>(R{0});
+          }
+        }
+      }
+    }
+  }
+
+  // The reflectors.
+  __device__ void store(const GridPanel<D>& p, const D (&scale)[kSpans]) const {
+#pragma unroll
+    for (int c = 0; c < kSpans; ++c) {
+      const int l = lane + 32 * c;
+#pragma unroll
+      for (int q = 0; q < kRows; ++q) {
+        const int row = first + q;
+        if (row < p.m && l < p.k) {
+          p.a[row + l * p.lda] = row > l ? scale[c] * x[q][c] : element<D>(R(row == l ? 1 : 0));
+        }
+      }
+    }
+  }
+};
+
+// Leaves NaN in this block's part of the result.
+template <class D, class R>
+__device__ void give_up(const GridPanel<D>& p, int rows) {
+  const D nan = element<D>(R(NAN));
+  const int begin = static_cast<int>(blockIdx.x) * rows;
+  for (int i = static_cast<int>(threadIdx.x); i < rows * p.k; i += kBlockThreads) {
+    if (begin + i % rows < p.m) {
+      p.a[begin + i % rows + (i / rows) * p.lda] = nan;
+    }
+  }
+  for (int i = static_cast<int>(threadIdx.x); blockIdx.x == 0 && i < p.k * p.w;
+       i += kBlockThreads) {
+    p.r[i % p.k + (i / p.k) * p.ldr] = nan;
+    p.tau[i % p.k] = nan;
+  }
+}
+
+template <class D, class R, int kRows>
+__global__ void __launch_bounds__(kBlockThreads, 1)
+    grid_panel_kernel(const GridPanel<D> p, R smallest) {
+  extern __shared__ __align__(16) char memory[];
+  auto& shared = *reinterpret_cast<BlockMemory<D>*>(memory);
+  const int warp = static_cast<int>(threadIdx.x) / 32;
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  constexpr int block_rows = kRows * kBlockWarps;
+  static_assert(block_rows >= kColumns);  // pivots lie in the first block
+  WarpRows<D, R, kRows> rows;
+  rows.first = static_cast<int>(blockIdx.x) * block_rows + warp * kRows;
+  rows.lane = lane;
+  rows.load(p);
+  rows.add_up(0);
+  D own_scale[kSpans];
+#pragma unroll
+  for (int c = 0; c < kSpans; ++c) {
+    own_scale[c] = element<D>(R{0});
+  }
+  for (int j = 0; j < p.k; ++j) {
+#pragma unroll
+    for (int c = 0; c < kSpans; ++c) {
+      shared.warps[warp][lane + 32 * c] = rows.sums[c];
+    }
+    if (blockIdx.x == 0) {
+      rows.tell_row(p, j);
+    }
+    __syncthreads();
+    if (!exchange<D, R>(p, shared, j)) {
+      return give_up<D, R>(p, block_rows);
+    }
+    const ReflectorScalars<D, R> h =
+        reflector_scalars(shared.row[j], real_part(shared.sums[j]), smallest);
+    D factor[kSpans];
+#pragma unroll
+    for (int c = 0; c < kSpans; ++c) {
+      const int l = lane + 32 * c;
+      factor[c] = l > j && l < p.w
+                      ? conjugate(h.tau) * (shared.row[l] + conjugate(h.scale) * shared.sums[l])
+                      : element<D>(R{0});
+      own_scale[c] = l == j ? h.scale : own_scale[c];
+    }
+    if (blockIdx.x == 0) {
+      rows.template apply<true>(j, h.scale, factor);
+      rows.store_row(p, j, h.beta);
+      if (threadIdx.x == 0) {
+        p.tau[j] = h.tau;
+      }
+    } else {
+      rows.template apply<false>(j, h.scale, factor);
+    }
+  }
+  rows.store(p, own_scale);
+}
+
+template <class D, class R, int kRows>
+void launch(CudaLane& lane, GridPanel<D> p, int blocks) {
+  constexpr std::size_t shared = sizeof(BlockMemory<D>);
+  const auto kernel = reinterpret_cast<const void*>(&grid_panel_kernel<D, R, kRows>);
+  if (shared > 48 * 1024) {
+    JAXMG_CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                          static_cast<int>(shared)));
+  }
+  R smallest = std::numeric_limits<R>::min();
+  void* arguments[] = {&p, &smallest};
+  const GridTurn turn(lane);
+  JAXMG_CUDA_CHECK(cudaLaunchCooperativeKernel(kernel, dim3(static_cast<unsigned>(blocks)),
+                                               dim3(kBlockThreads), arguments, shared,
+                                               lane.stream()));
+}
+
+std::atomic<bool> grids_allowed{true};
+
+}  // namespace
+
+void allow_panel_grids(bool allowed) {
+  grids_allowed = allowed;
+}
+
+template <class T>
+bool householder_grid(CudaLane& lane, Size m, Size w, T* a, Size lda, T* r, Size ldr, T* tau,
+                      void* work) {
+  using D = DeviceType<T>;
+  using R = Real<T>;
+  // Registers for the rows of a thread: 64 words.
+  constexpr int most =
+      64 / (kSpans * Tagged<D>::kWords) < 16 ? 64 / (kSpans * Tagged<D>::kWords) : 16;
+  int processors = 0;
+  JAXMG_CUDA_CHECK(
+      cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, lane.device()));
+  const Size room = std::min<Size>(processors, kMostBlocks);
+  if (w > kColumns || !grids_allowed || m > room * most * kBlockWarps) {
+    return false;
+  }
+  Size rows = 4;
+  while (rows < most && ceil_div(m, rows * kBlockWarps) > std::min(kGoodBlocks, room)) {
+    rows *= 2;
+  }
+  const int blocks = narrow(ceil_div(m, rows * kBlockWarps));
+  auto* const sums = static_cast<Tagged<D>*>(work);
+  const Size count = 2 * (Size{blocks} + 1) * kColumns;
+  JAXMG_CUDA_CHECK(
+      cudaMemsetAsync(work, 0, static_cast<std::size_t>(count) * sizeof(Tagged<D>), lane.stream()));
+  GridPanel<D> p{narrow(m),
+                 narrow(w),
+                 narrow(std::min(m, w)),
+                 on_device(a),
+                 lda,
+                 on_device(r),
+                 ldr,
+                 on_device(tau),
+                 sums,
+                 sums + 2 * Size{blocks} * kColumns};
+  if (rows == 4) {
+    launch<D, R, 4>(lane, p, blocks);
+  } else if (rows == 8) {
+    launch<D, R, 8>(lane, p, blocks);
+  } else if constexpr (most >= 16) {
+    launch<D, R, 16>(lane, p, blocks);
+  }
+  return true;
+}
+
+#define JAXMG_INSTANTIATE(T) \
+  template bool householder_grid<T>(CudaLane&, Size, Size, T*, Size, T*, Size, T*, void*);
+JAXMG_INSTANTIATE(float)
+JAXMG_INSTANTIATE(double)
+JAXMG_INSTANTIATE(std::complex<float>)
+JAXMG_INSTANTIATE(std::complex<double>)
+#undef JAXMG_INSTANTIATE
+
+}  // namespace jaxmg::tile
