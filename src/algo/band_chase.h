@@ -75,9 +75,9 @@ void chase_band(Rank<Device>& rank, const SweepGroups& groups, Size n, Size b, b
   T* const staged = staged_first ? rank.workspace.template get<T>(Buffer::eigenvectors) : nullptr;
   for (Size i = 0; i < groups.panels();) {
     Watch watch(rank.observer, me, Observer::Task::panel, i, groups.panels());
-    const Size end =
-        staged_first ? i + groups.fitting(i, rank.workspace.count(Buffer::eigenvectors))
-                     : groups.panels();
+    const Size end = staged_first
+                         ? i + groups.fitting(i, rank.workspace.count(Buffer::eigenvectors))
+                         : groups.panels();
     T* source = staged_first ? staged : kept;
     if (me == 0) {
       Device::template chase<T>(lane, groups.batch(i, end - i), band, 2 * b,

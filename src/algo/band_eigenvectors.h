@@ -89,9 +89,9 @@ class SweepBackTransformation {
       Device::template pack_sweeps<T>(rank_.lanes.copy, batch, own, buffer);
     }
     sent.message = {buffer, buffer};
-    sent.ticket = rank_.comm.publish(rank_.lanes.copy, sent.message,
-                                     packed_by_owner ? batch.packed() : batch.elements(),
-                                     dtype_of<T>, owner);
+    sent.ticket =
+        rank_.comm.publish(rank_.lanes.copy, sent.message,
+                           packed_by_owner ? batch.packed() : batch.elements(), dtype_of<T>, owner);
   }
 
   Rank<Device>& rank_;
@@ -103,7 +103,7 @@ class SweepBackTransformation {
   Size columns_;
   T* kept_;
   T* panel_;
-  T* products_;   // group x columns
+  T* products_;  // group x columns
   Size packed_;
   Sent sent_[2];
 };

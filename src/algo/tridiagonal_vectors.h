@@ -6,8 +6,9 @@
 // known in closed form once the secular equation is solved (tile/secular.h); Q times these are the
 // eigenvectors of T. All merges of one size are made together. Each rank has some rows of Q: the
 // products are its own, and ranks tell each other only z, the roots of the secular equation and the
-// weights, which they share out. Poles, roots and weights are doubles whatever the type of Q is, and
-// lie with the data: the host hears no more of a level than the numbers of poles of large merges.
+// weights, which they share out. Poles, roots and weights are doubles whatever the type of Q is,
+// and lie with the data: the host hears no more of a level than the numbers of poles of large
+// merges.
 //
 //   M. Gu, S. Eisenstat, A divide-and-conquer algorithm for the symmetric tridiagonal eigenproblem.
 //   LAPACK: xSTEDC.
@@ -45,7 +46,8 @@ class TridiagonalVectors {
         q_(q),
         work_(work),
         u_(rank.workspace.template get<R>(Buffer::secular_block)),
-        width_(std::max<Size>(1, rank.workspace.count(Buffer::secular_block) / std::max<Size>(1, n_))),
+        width_(
+            std::max<Size>(1, rank.workspace.count(Buffer::secular_block) / std::max<Size>(1, n_))),
         scratch_(rank.workspace.template get<double>(Buffer::eigen_work)),
         state_(scratch_, n_) {}
 
@@ -222,8 +224,8 @@ class TridiagonalVectors {
   // zeros of Q only.
   void multiply(const MergeLevel& level, Size node, const MergeCounts& counts, bool some) {
     const Size from = level.begin(node), k = counts.poles;
-    const Columns above = own(from, level.middle(node)), below = own(level.middle(node),
-                                                                     level.end(node));
+    const Columns above = own(from, level.middle(node)),
+                  below = own(level.middle(node), level.end(node));
     std::vector<Size> wanted;
     if (some) {
       wanted = wanted_roots(k);

@@ -207,8 +207,8 @@ Size qr_aux_count(Size m, Size n, Size tile);
 // that travel together.
 Size sweep_group(Size b);
 Size sweep_panel_groups(Platform platform);
-// Elements that a GPU makes of the reflectors of one such panel, of a matrix of order n, in order to
-// apply them.
+// Elements that a GPU makes of the reflectors of one such panel, of a matrix of order n, in order
+// to apply them.
 Size packed_sweep_panel(DType type, Size n, Size b);
 // Tiles by which an eigenproblem's matrix of which a triangle is given is made whole.
 Size mirror_tile(Size rows);

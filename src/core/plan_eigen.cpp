@@ -126,9 +126,8 @@ void add_eigen_entries(const PlanRequest& q, const Decisions& decided, EntryList
   // Also a second place for those of the tridiagonal matrix, in real numbers; and at first one for
   // reflectors, a panel of them at least.
   const Size waiting = q.ranks > 1 ? std::min(n, sweep_panel_groups(q.platform) * group) * n : 0;
-  list.scratch(
-      Buffer::eigenvectors, t,
-      std::max({columns * n, is_complex(t) ? ceil_div(rows * n, 2) : rows * n, waiting}));
+  list.scratch(Buffer::eigenvectors, t,
+               std::max({columns * n, is_complex(t) ? ceil_div(rows * n, 2) : rows * n, waiting}));
   list.scratch(Buffer::back_products, t, std::max({width, 2 * b, group}) * columns);
   list.scratch(Buffer::secular_block, real, n * std::min<Size>(std::max<Size>(n, 1), 128));
 }

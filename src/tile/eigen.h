@@ -23,8 +23,8 @@ template <class R>
 inline constexpr R kNoReflector = sizeof(R) == 4 ? R(1e30) : R(1e100);
 
 // One level of divide and conquer on a tridiagonal matrix of order n: node i has rows i size ..
-// (i + 1) size - 1, as far as they exist, and merges its first size / 2 rows with the others. A last
-// node without others is left alone.
+// (i + 1) size - 1, as far as they exist, and merges its first size / 2 rows with the others. A
+// last node without others is left alone.
 struct MergeLevel {
   Size n = 0;
   Size size = 2;
@@ -52,7 +52,7 @@ struct MergeState {
   double* z = nullptr;     // last row of Q_1 and first row of Q_2, which meet at the cut
   double* pole = nullptr;  // those left, ascending
   double* pole_z = nullptr;
-  double* tau = nullptr;     // roots: see SecularPlace. These three lie side by side
+  double* tau = nullptr;  // roots: see SecularPlace. These three lie side by side
   double* next = nullptr;
   double* failed = nullptr;  // one number: not 0 if something did not converge
   double* weight = nullptr;  // of the poles, those that belong to the roots

@@ -149,7 +149,8 @@ void check_band(Group& group, GpuRank& gpu, Size n, Size b, Kind kind, bool toge
 template <class T>
 void check_type(GpuRank& gpu) {
   Group group("bulge chasing " + type_name<T>());
-  for (const Size b : {Size{2}, Size{5}, Size{8}, Size{16}, Size{31}, Size{32}, Size{50}, Size{64}}) {
+  for (const Size b :
+       {Size{2}, Size{5}, Size{8}, Size{16}, Size{31}, Size{32}, Size{50}, Size{64}}) {
     for (const Size n : {Size{2}, Size{3}, Size{33}, Size{97}, Size{260}}) {
       if (n >= b) {
         check_band<T>(group, gpu, n, b, Kind::random, n % 2 == 0);
@@ -173,8 +174,7 @@ void time_type(GpuRank& gpu, Size n, Size columns) {
     for (int turn = 0; turn < 2; ++turn) {
       const std::vector<T> fresh = band_matrix<T>(n, b, Kind::random);
       band.upload(fresh);
-      const Times t =
-          chase_and_apply<T>(gpu, n, b, band, x.get(), columns, true, info.get());
+      const Times t = chase_and_apply<T>(gpu, n, b, band, x.get(), columns, true, info.get());
       const double flops = (is_complex_v<T> ? 8.0 : 2.0) * static_cast<double>(n) *
                            static_cast<double>(n) * static_cast<double>(columns);
       std::printf(

@@ -313,9 +313,9 @@ void Cpu::apply_sweeps(Lane& lane, const SweepBatch& batch, const T* packed, Siz
   }
 }
 
-#define JAXMG_INSTANTIATE(T)                                                  \
+#define JAXMG_INSTANTIATE(T)                                                         \
   template void Cpu::chase<T>(Lane&, const SweepBatch&, T*, Size, T*, void*, Info*); \
-  template void Cpu::pack_sweeps<T>(Lane&, const SweepBatch&, const T*, T*); \
+  template void Cpu::pack_sweeps<T>(Lane&, const SweepBatch&, const T*, T*);         \
   template void Cpu::apply_sweeps<T>(Lane&, const SweepBatch&, const T*, Size, T*, Size, T*);
 
 JAXMG_INSTANTIATE(float)

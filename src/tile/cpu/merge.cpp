@@ -91,10 +91,9 @@ void Cpu::deflate(Lane& lane, const MergeLevel& level, const MergeState& s, doub
                   double norm) {
   spread(lane, 0, level.count(), 100.0 * static_cast<double>(level.size), [&](Size i) {
     const Size from = level.begin(i), middle = level.middle(i);
-    const Deflation left = tile::deflate(
-        std::vector<double>(s.d + from, s.d + level.end(i)),
-        std::vector<double>(s.z + from, s.z + level.end(i)), std::fabs(s.e[middle - 1]),
-        middle - from, eps, norm);
+    const Deflation left = tile::deflate(std::vector<double>(s.d + from, s.d + level.end(i)),
+                                         std::vector<double>(s.z + from, s.z + level.end(i)),
+                                         std::fabs(s.e[middle - 1]), middle - from, eps, norm);
     const Size k = static_cast<Size>(left.d.size());
     std::copy(left.d.begin(), left.d.end(), s.pole + from);
     std::copy(left.z.begin(), left.z.end(), s.pole_z + from);
@@ -151,8 +150,7 @@ void Cpu::secular_roots(Lane& lane, const MergeLevel& level, const MergeState& s
     const Size k = s.counts[i].poles;
     const double rho = std::fabs(s.e[level.middle(i) - 1]);
     spread(lane, p.first, p.count, kRootTerm * static_cast<double>(k), [&](Size j) {
-      const SecularRoot root =
-          secular_root(kAlone, k, s.pole + p.from, s.pole_z + p.from, rho, j);
+      const SecularRoot root = secular_root(kAlone, k, s.pole + p.from, s.pole_z + p.from, rho, j);
       s.tau[p.from + j] = root.tau;
       s.next[p.from + j] = static_cast<double>(root.origin - j);
       if (!root.converged) {
@@ -210,8 +208,7 @@ void Cpu::secular_vectors(Lane& lane, const MergeLevel& level, const MergeState&
     }
     const double scale = 1 / std::sqrt(squares);
     for (Size j = 0; j < k; ++j) {
-      u[s.place[from + j] + c * ldu] =
-          static_cast<R>(weights[j] / ((d[j] - pole) - shift) * scale);
+      u[s.place[from + j] + c * ldu] = static_cast<R>(weights[j] / ((d[j] - pole) - shift) * scale);
     }
   });
 }

@@ -35,13 +35,13 @@ struct ChaseFlags {
 template <class D, class R, int B>
 struct ChaseMemory {
   static constexpr int kHalves = B / 32;
-  D v[B];                              // the last reflector
-  D x[B];                              // the column that becomes the next one
-  D below[kGroups][B];                 // parts of the block below times v
-  D diagonal[kGroups][B];              // parts of the diagonal block's lower triangle times v
-  D below_columns[kHalves][B];         // parts of v^H times the block below
-  D diagonal_columns[kHalves][B];      // parts of the strict upper triangle times v
-  D w[kGroups * kHalves][B];           // a copy for each warp
+  D v[B];                          // the last reflector
+  D x[B];                          // the column that becomes the next one
+  D below[kGroups][B];             // parts of the block below times v
+  D diagonal[kGroups][B];          // parts of the diagonal block's lower triangle times v
+  D below_columns[kHalves][B];     // parts of v^H times the block below
+  D diagonal_columns[kHalves][B];  // parts of the strict upper triangle times v
+  D w[kGroups * kHalves][B];       // a copy for each warp
 };
 
 // Thread (i, g) has row i of the blocks in the columns of group g.
@@ -140,8 +140,7 @@ class Chase {
     const bool active = row_ < b_ && begin + row_ < n_;
 #pragma unroll
     for (int c = 0; c < kColumns; ++c) {
-      below_[c] =
-          active && first_column_ + c < b_ ? load_shared_by_all(p + c * stride_) : zero();
+      below_[c] = active && first_column_ + c < b_ ? load_shared_by_all(p + c * stride_) : zero();
     }
   }
   __device__ void load_diagonal(Size begin) {
@@ -286,8 +285,8 @@ class Chase {
 #pragma unroll
     for (int c = 0; c < kColumns; ++c) {
       const int j = first_column_ + c;
-      const D value = diagonal_[c] - own * conjugate(reflector_at(h, j)) -
-                      own_ * conjugate(s_.w[warp_][j]);
+      const D value =
+          diagonal_[c] - own * conjugate(reflector_at(h, j)) - own_ * conjugate(s_.w[warp_][j]);
       if (active && row_ >= j) {
         store_for_all(p + c * stride_, row_ == j ? element<D>(real_part(value)) : value);
       }
@@ -364,8 +363,8 @@ void launch_chase(CudaLane& lane, const SweepBatch& batch, D* band, Size ld, D* 
   const Size together = ceil_div(ceil_div(batch.rows(), batch.b), Size{2}) + 2;
   const auto blocks = static_cast<unsigned>(
       std::min({batch.count, together, static_cast<Size>(resident) * processors}));
-  chase_kernel<D, R, B><<<blocks, B * kGroups, 0, lane.stream()>>>(
-      batch, band, ld, kept, flags, std::numeric_limits<R>::min());
+  chase_kernel<D, R, B><<<blocks, B * kGroups, 0, lane.stream()>>>(batch, band, ld, kept, flags,
+                                                                   std::numeric_limits<R>::min());
   JAXMG_CUDA_CHECK(cudaGetLastError());
 }
 

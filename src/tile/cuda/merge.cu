@@ -20,7 +20,8 @@ struct Leaf {
 
 __device__ bool negligible(const Leaf& a, int i, double norm) {
   constexpr double eps = 1.1102230246251565e-16;
-  return fabs(a.e[i]) <= eps * (fabs(a.d[i]) + fabs(a.d[i + 1])) || fabs(a.e[i]) <= 0.5 * eps * norm;
+  return fabs(a.e[i]) <= eps * (fabs(a.d[i]) + fabs(a.d[i + 1])) ||
+         fabs(a.e[i]) <= 0.5 * eps * norm;
 }
 
 // One sweep of QL on rows l .. m.
@@ -123,8 +124,8 @@ __global__ void __launch_bounds__(32)
   }
 }
 
-// Bit patterns as integers that are ordered as the numbers are, NaN among them: ranks of any numbers
-// are a permutation.
+// Bit patterns as integers that are ordered as the numbers are, NaN among them: ranks of any
+// numbers are a permutation.
 __device__ long long ordered(double x) {
   const long long bits = __double_as_longlong(x);
   return bits < 0 ? bits ^ 0x7fffffffffffffffLL : bits;
@@ -208,8 +209,8 @@ struct Node {
   double tolerance;
 };
 
-// Poles in order from `i` to the next head: of two that are next to equal one becomes an eigenvalue,
-// see tile/deflation.h.
+// Poles in order from `i` to the next head: of two that are next to equal one becomes an
+// eigenvalue, see tile/deflation.h.
 __device__ void deflate_chain(const Node& a, Size i, Size count) {
   double pole = a.pole[i], z = a.pole_z[i];
   double least = pole;  // rotated poles may be out of order by rounding errors
@@ -327,10 +328,19 @@ __global__ void __launch_bounds__(kMostThreads)
   __shared__ int counts[32];
   const Size from = level.begin(blockIdx.x), middle = level.middle(blockIdx.x);
   const double rho = fabs(s.e[middle - 1]);
-  Node a{s.d + from,      s.sorted + from, s.sorted_z + from,
-         s.pole + from,   s.pole_z + from, s.source + from,
-         s.place + from,  s.column + from, s.half + from,
-         s.rotations + from, level.end(blockIdx.x) - from, middle - from, 0};
+  Node a{s.d + from,
+         s.sorted + from,
+         s.sorted_z + from,
+         s.pole + from,
+         s.pole_z + from,
+         s.source + from,
+         s.place + from,
+         s.column + from,
+         s.half + from,
+         s.rotations + from,
+         level.end(blockIdx.x) - from,
+         middle - from,
+         0};
   double largest_d = 0, largest_z = 0;
   for (Size i = threadIdx.x; i < a.size; i += blockDim.x) {
     largest_d = fmax(largest_d, fabs(a.sorted[i]));

@@ -166,9 +166,9 @@ void Cuda::merge_vectors(Lane& lane, const MergeLevel& level, const MergeState& 
   JAXMG_CUDA_CHECK(cudaGetLastError());
 }
 
-#define JAXMG_INSTANTIATE(R)                                                                       \
-  template void Cuda::secular_vectors<R>(Lane&, const MergeLevel&, const MergeState&, Size, Size,  \
-                                         Size, Size, const Size*, R*, Size, double*);              \
+#define JAXMG_INSTANTIATE(R)                                                                      \
+  template void Cuda::secular_vectors<R>(Lane&, const MergeLevel&, const MergeState&, Size, Size, \
+                                         Size, Size, const Size*, R*, Size, double*);             \
   template void Cuda::merge_vectors<R>(Lane&, const MergeLevel&, const MergeState&, Size, Size, R*);
 JAXMG_INSTANTIATE(float)
 JAXMG_INSTANTIATE(double)

@@ -20,10 +20,10 @@ namespace jaxmg::tile {
 template <int Q, bool Complex>
 struct SweepBlock {
   static constexpr int kRows = 8 * Q;
-  static constexpr int kCount = 4 * Q;        // sweeps of a group
-  static constexpr int kHeight = 12 * Q;      // of a window
-  static constexpr int kColumns = Q / 2;      // columns of tiles
-  static constexpr int kTall = Q + 1;         // tiles of V in one of them
+  static constexpr int kCount = 4 * Q;         // sweeps of a group
+  static constexpr int kHeight = 12 * Q;       // of a window
+  static constexpr int kColumns = Q / 2;       // columns of tiles
+  static constexpr int kTall = Q + 1;          // tiles of V in one of them
   static constexpr int kV = kColumns * kTall;  // tiles
   static constexpr int kT = kColumns * (kColumns + 1) / 2;
   static constexpr int kTiles = 2 * kV + kT;
@@ -40,7 +40,9 @@ struct SweepPasses {
   SweepBatch batch;
   Size steps;  // of the first pass, which has the most
 
-  JAXMG_HOST_DEVICE Size count() const { return (batch.count + 2 * batch.size - 1) / (2 * batch.size); }
+  JAXMG_HOST_DEVICE Size count() const {
+    return (batch.count + 2 * batch.size - 1) / (2 * batch.size);
+  }
   JAXMG_HOST_DEVICE Size begin(Size pass) const { return batch.first + 2 * pass * batch.size; }
   JAXMG_HOST_DEVICE Size steps_of(Size pass) const {
     return (batch.n - 1 - begin(pass) + batch.b - 1) / batch.b;
@@ -135,7 +137,8 @@ __global__ void __launch_bounds__(kThreads)
   __syncthreads();
   double* const target = packed + (group * passes.steps + step) * Block::kSize;
   for (int x = static_cast<int>(threadIdx.x); x < Block::kTiles * 64; x += kThreads) {
-    const int tile = x / 64, e = x % 2, lane = x / 2 % 32, row = lane / 4, pair = 2 * (lane % 4) + e;
+    const int tile = x / 64, e = x % 2, lane = x / 2 % 32, row = lane / 4,
+              pair = 2 * (lane % 4) + e;
     W value;
     bool conj = false;
     if (tile < Block::kV) {

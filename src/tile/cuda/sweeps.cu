@@ -366,8 +366,8 @@ void Cuda::apply_sweeps(Lane& lane, const SweepBatch& batch, const T* packed, Si
   }
 }
 
-#define JAXMG_INSTANTIATE(T)                                                        \
-  template void Cuda::pack_sweeps<T>(Lane&, const SweepBatch&, const T*, T*);       \
+#define JAXMG_INSTANTIATE(T)                                                  \
+  template void Cuda::pack_sweeps<T>(Lane&, const SweepBatch&, const T*, T*); \
   template void Cuda::apply_sweeps<T>(Lane&, const SweepBatch&, const T*, Size, T*, Size, T*);
 JAXMG_INSTANTIATE(float)
 JAXMG_INSTANTIATE(double)

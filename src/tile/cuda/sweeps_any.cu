@@ -106,10 +106,9 @@ void Cuda::apply_any_sweeps(Lane& lane, const SweepBatch& batch, const T* packed
   }
 }
 
-#define JAXMG_INSTANTIATE(T)                                                             \
-  template void Cuda::pack_any_sweeps<T>(Lane&, const SweepBatch&, const T*, T*);        \
-  template void Cuda::apply_any_sweeps<T>(Lane&, const SweepBatch&, const T*, Size, T*,  \
-                                          Size, T*);
+#define JAXMG_INSTANTIATE(T)                                                      \
+  template void Cuda::pack_any_sweeps<T>(Lane&, const SweepBatch&, const T*, T*); \
+  template void Cuda::apply_any_sweeps<T>(Lane&, const SweepBatch&, const T*, Size, T*, Size, T*);
 JAXMG_INSTANTIATE(float)
 JAXMG_INSTANTIATE(double)
 JAXMG_INSTANTIATE(std::complex<float>)
