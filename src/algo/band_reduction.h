@@ -72,6 +72,7 @@ class BandReduction {
   BandReduction(Rank<Device>& rank, const Distribution& dist, T* a)
       : rank_(rank),
         lane_(rank.lanes.update),
+        panel_lane_(rank.lanes.panel),
         dist_(dist),
         rows_(dist),
         me_(rank.comm.rank()),
@@ -148,10 +149,15 @@ class BandReduction {
     if (!mine) {
       sent.release();
     }
+    // Beside the product with the matrix.
+    panel_lane_.wait(lane_.record());
     triangular_factor(p, v);
-    update_between(p, v);
+    const auto factored = panel_lane_.record();
     stage("matrix times panel");
     multiply(p, v);
+    lane_.wait(factored);
+    correct(p);
+    update_between(p, v);
     if (mine) {
       lane_.wait(sent);  // the panel's memory is used again
     }
@@ -198,10 +204,10 @@ class BandReduction {
 
   // products <- [X V]^H V, block(1) <- T
   void triangular_factor(const ReflectorPanel& p, const T* v) {
-    Device::template gemm<T>(lane_, Op::conj_transpose, Op::none, used_ + p.count, p.count,
+    Device::template gemm<T>(panel_lane_, Op::conj_transpose, Op::none, used_ + p.count, p.count,
                              n_ - p.first, T(1), x_ + p.first, n_, v, n_, T(0), products(),
                              products_ld());
-    Device::template reflector_factor<T>(lane_, p.count, products() + used_, products_ld(),
+    Device::template reflector_factor<T>(panel_lane_, p.count, products() + used_, products_ld(),
                                          scalars_ + p.begin, block(1), b_);
   }
 
@@ -220,12 +226,17 @@ class BandReduction {
                              block(3), b_, T(1), m, n_);
   }
 
-  // z_own <- own rows of M V - X' (X^H V)
+  // z_own <- own rows of M V
   void multiply(const ReflectorPanel& p, const T* v) {
     const Size from = rows_.first_local(me_, p.first);
     Device::template gemm<T>(lane_, Op::conj_transpose, Op::none, own_ - from, p.count,
                              n_ - p.first, T(1), a_ + from * n_ + p.first, n_, v, n_, T(0),
                              own_product(p), own_ld(p));
+  }
+
+  // z_own <- z_own - X' (X^H V)
+  void correct(const ReflectorPanel& p) {
+    const Size from = rows_.first_local(me_, p.first);
     Device::template gemm<T>(lane_, Op::none, Op::none, own_ - from, p.count, used_, T(-1),
                              x_own_ + from, own_, products(), products_ld(), T(1), own_product(p),
                              own_ld(p));
@@ -318,6 +329,7 @@ class BandReduction {
 
   Rank<Device>& rank_;
   typename Device::Lane& lane_;
+  typename Device::Lane& panel_lane_;
   const Distribution& dist_;
   EliminationRows rows_;
   int me_;

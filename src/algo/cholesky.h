@@ -143,11 +143,17 @@ class Cholesky {
     }
     const Size group = rank_.plan.group();
     const Step last(dist_.steps());
-    BlockRuns near_diagonal(group * dist_.ranks());
+    BlockRuns near_diagonal(group * dist_.ranks()), diagonal(1);
     for (LocalTile j = first; j < end; j += group) {
       const LocalTile stop = std::min(j + group, end);
       if (group == 1) {
-        update_columns(lane, k, j, stop, dist_.step({me_, j}), last);
+        Step from = dist_.step({me_, j});
+        if constexpr (Device::halves_herk) {
+          for_blocks(k, j, stop, from, from + 1,
+                     [&](const UpdateBlock& block) { diagonal.add(0, block); });
+          ++from;
+        }
+        update_columns(lane, k, j, stop, from, last);
         continue;
       }
       // The tile columns of a group share one product for the rows below all of them; the
@@ -165,6 +171,12 @@ class Cholesky {
       panel.update_strided(lane, block.row, stride.row, block.m, block.col, stride.col, block.n,
                            a_ + block.offset, n_, stride.offset, count);
     });
+    if constexpr (Device::halves_herk) {
+      diagonal.for_each([&](const UpdateBlock& block, const UpdateBlock& stride, Size count) {
+        panel.update_diagonal(lane, block.row, stride.row, block.n, a_ + block.offset, n_,
+                              stride.offset, count);
+      });
+    }
   }
 
   // Tile columns [j, stop), rows eliminated at steps from .. to - 1, as blocks of panel k's update.

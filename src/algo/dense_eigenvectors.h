@@ -26,6 +26,7 @@ class PanelBackTransformation {
                           Size columns)
       : rank_(rank),
         lane_(rank.lanes.update),
+        copy_(rank.lanes.copy),
         dist_(dist),
         me_(rank.comm.rank()),
         n_(dist.size()),
@@ -33,85 +34,112 @@ class PanelBackTransformation {
         a_(a),
         v_(v),
         columns_(columns),
-        block_(rank.workspace.template get<T>(Buffer::reflector_rows)),
-        triangle_(block_ + width_ * n_),
         panel_(rank.workspace.template get<T>(Buffer::panel_even)),
         scalars_(rank.workspace.template get<T>(Buffer::reflector_factors)),
-        products_(rank.workspace.template get<T>(Buffer::back_products)) {}
+        products_(rank.workspace.template get<T>(Buffer::back_products)),
+        triangle_(products_ + width_ * columns) {
+    T* const blocks = rank.workspace.template get<T>(Buffer::reflector_rows);
+    slots_[0].v = blocks;
+    slots_[1].v = blocks + width_ * n_;
+  }
 
-  // v <- Q_stage1 v, with rows that go from the order of elimination to that of the matrix.
+  // v <- Q_stage1 v, with rows that go from the order of elimination to that of the matrix. The
+  // next block is collected in the copy lane while one is applied.
   void apply() {
-    const Size most = rank_.plan.group();
-    for (Size end = dist_.steps(); end > 0;) {
-      Size first = end - 1;
-      while (first > 0 && end - first < most && continues(first)) {
-        --first;
-      }
-      collect(first, end);
-      if (held_ > 0) {
-        apply_block(reflector_panel(dist_, Step(first)).first);
-      }
-      end = first;
+    copy_.wait(lane_.record());
+    Size end = dist_.steps();
+    collect(slots_[0], end);
+    for (int turn = 0; slots_[turn].count > 0; turn = 1 - turn) {
+      collect(slots_[1 - turn], end);
+      lane_.wait(slots_[turn].collected);
+      apply_block(slots_[turn]);
+      slots_[turn].applied = lane_.record();
     }
-    reorder_rows<Device, T>(lane_, dist_, RowOrder::natural, columns_, v_, block_, width_ * n_);
+    copy_.wait(lane_.record());
+    reorder_rows<Device, T>(lane_, dist_, RowOrder::natural, columns_, v_, slots_[0].v,
+                            width_ * n_);
   }
 
  private:
+  // Reflectors of consecutive panels.
+  struct Slot {
+    T* v = nullptr;    // n x width
+    Size count = 0;    // none: there are no more
+    Size first = 0;    // position of the first row that they act on
+    Size scalars = 0;  // and where their scalars begin
+    typename Device::Event collected;
+    typename Device::Event applied;
+  };
+
   // Whether panel s - 1 is as wide as all others and ends where panel s begins.
   bool continues(Size s) const {
     return reflector_panel(dist_, Step(s - 1)).count == dist_.tile_size();
   }
 
-  // block <- V of panels first .. end - 1, with zeros above, from the first row that they act on.
-  void collect(Size first, Size end) {
-    const Size top = reflector_panel(dist_, Step(first)).first;
-    held_ = 0;
-    for (Size k = first; k < end; ++k) {
-      const ReflectorPanel p = reflector_panel(dist_, Step(k));
-      if (p.count == 0) {
-        continue;
+  // slot <- the reflectors of the last panels before `end`, which becomes the first one of them.
+  void collect(Slot& slot, Size& end) {
+    slot.count = 0;
+    copy_.wait(slot.applied);
+    while (end > 0 && slot.count == 0) {
+      Size first = end - 1;
+      while (first > 0 && end - first < rank_.plan.group() && continues(first)) {
+        --first;
       }
-      Watch watch(rank_.observer, me_, Observer::Task::solve, dist_.steps() - end, dist_.steps());
-      const bool mine = p.tile.rank == me_;
-      const Size rows = n_ - p.first;
-      T* const target = block_ + held_ * n_;
-      const T* const own = a_ + *dist_.begin(p.tile.local) * n_ + p.first;
-      if (dist_.ranks() > 1 && mine) {
-        Device::template copy<T>(lane_, rows, p.count, own, n_, panel_, rows);
+      slot.first = reflector_panel(dist_, Step(first)).first;
+      slot.scalars = reflector_panel(dist_, Step(first)).begin;
+      for (Size k = first; k < end; ++k) {
+        collect_panel(slot, reflector_panel(dist_, Step(k)));
       }
-      Message message{panel_, panel_};
-      auto sent = rank_.comm.publish(lane_, message, rows * p.count, dtype_of<T>, p.tile.rank);
-      if (!mine) {
-        lane_.wait(sent);
-      }
-      Device::template fill<T>(lane_, p.first - top, p.count, T(0), T(0), target + top, n_);
-      Device::template copy<T>(lane_, rows, p.count,
-                               mine ? own : static_cast<const T*>(message.view), mine ? n_ : rows,
-                               target + p.first, n_);
-      sent.release();
-      held_ += p.count;
+      end = first;
     }
-    scalars_begin_ = reflector_panel(dist_, Step(first)).begin;
+    slot.collected = copy_.record();
   }
 
-  // v <- v - V inv(U) V^H v in the rows from `first` on
-  void apply_block(Size first) {
-    const Size rows = n_ - first;
-    const T* const block = block_ + first;
-    Device::template gemm<T>(lane_, Op::conj_transpose, Op::none, held_, held_, rows, T(1), block,
-                             n_, block, n_, T(0), triangle_, width_);
-    Device::template reflector_diagonal<T>(lane_, held_, scalars_ + scalars_begin_, triangle_,
-                                           width_);
-    Device::template gemm<T>(lane_, Op::conj_transpose, Op::none, held_, columns_, rows, T(1),
-                             block, n_, v_ + first, n_, T(0), products_, width_);
-    Device::template trsm<T>(lane_, Side::left, Uplo::upper, Op::none, Diag::non_unit, held_,
-                             columns_, T(1), triangle_, width_, products_, width_);
-    Device::template gemm<T>(lane_, Op::none, Op::none, rows, columns_, held_, T(-1), block, n_,
-                             products_, width_, T(1), v_ + first, n_);
+  // One panel more, with zeros above.
+  void collect_panel(Slot& slot, const ReflectorPanel& p) {
+    if (p.count == 0) {
+      return;
+    }
+    const bool mine = p.tile.rank == me_;
+    const Size rows = n_ - p.first;
+    T* const target = slot.v + slot.count * n_;
+    const T* const own = a_ + *dist_.begin(p.tile.local) * n_ + p.first;
+    if (dist_.ranks() > 1 && mine) {
+      Device::template copy<T>(copy_, rows, p.count, own, n_, panel_, rows);
+    }
+    Message message{panel_, panel_};
+    auto sent = rank_.comm.publish(copy_, message, rows * p.count, dtype_of<T>, p.tile.rank);
+    if (!mine) {
+      copy_.wait(sent);
+    }
+    Device::template fill<T>(copy_, p.first - slot.first, p.count, T(0), T(0), target + slot.first,
+                             n_);
+    Device::template copy<T>(copy_, rows, p.count, mine ? own : static_cast<const T*>(message.view),
+                             mine ? n_ : rows, target + p.first, n_);
+    sent.release();
+    slot.count += p.count;
+  }
+
+  // v <- v - V inv(U) V^H v in the rows that the reflectors act on
+  void apply_block(const Slot& slot) {
+    Watch watch(rank_.observer, me_, Observer::Task::solve, n_ - slot.first, n_);
+    const Size k = slot.count, rows = n_ - slot.first;
+    const T* const block = slot.v + slot.first;
+    T* const v = v_ + slot.first;
+    Device::template gemm<T>(lane_, Op::conj_transpose, Op::none, k, k, rows, T(1), block, n_,
+                             block, n_, T(0), triangle_, width_);
+    Device::template reflector_diagonal<T>(lane_, k, scalars_ + slot.scalars, triangle_, width_);
+    Device::template gemm<T>(lane_, Op::conj_transpose, Op::none, k, columns_, rows, T(1), block,
+                             n_, v, n_, T(0), products_, width_);
+    Device::template trsm<T>(lane_, Side::left, Uplo::upper, Op::none, Diag::non_unit, k, columns_,
+                             T(1), triangle_, width_, products_, width_);
+    Device::template gemm<T>(lane_, Op::none, Op::none, rows, columns_, k, T(-1), block, n_,
+                             products_, width_, T(1), v, n_);
   }
 
   Rank<Device>& rank_;
   typename Device::Lane& lane_;
+  typename Device::Lane& copy_;
   const Distribution& dist_;
   int me_;
   Size n_;
@@ -119,13 +147,11 @@ class PanelBackTransformation {
   const T* a_;
   T* v_;
   Size columns_;
-  T* block_;     // n x width
-  T* triangle_;  // width x width
+  Slot slots_[2];
   T* panel_;     // n x b
   T* scalars_;   // n
   T* products_;  // width x columns
-  Size held_ = 0;
-  Size scalars_begin_ = 0;
+  T* triangle_;  // width x width
 };
 
 }  // namespace jaxmg

@@ -36,9 +36,8 @@ void hermitian_probe(Rank<Device>& rank, const Distribution& dist, const T* a, I
 
   Device::template random_vector<T>(lane, n, 0, Real<T>(1) / static_cast<Real<T>>(n), v);
   const T* const v_own = v + (own > 0 ? first : 0);
-  Device::template gemm<T>(lane, Op::transpose, Op::none, own, 1, n, T(1), a, n, v, n, T(0), y, n);
   Device::template fill<T>(lane, n, 1, T(0), T(0), z, n);
-  Device::template gemm<T>(lane, Op::none, Op::none, n, 1, own, T(1), a, n, v_own, n, T(0), z, n);
+  Device::template multiply_both<T>(lane, n, own, a, n, v, v_own, y, z);
   auto summed = rank.comm.all_reduce(lane, z, n, dtype_of<T>, Reduction::sum);
   lane.wait(summed);
 

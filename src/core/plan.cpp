@@ -200,7 +200,6 @@ double Plan::flops() const {
     case Routine::locate:
       return unit * n * n * n / 3.0;
     case Routine::potri:
-      return unit * n * n * n * 2.0 / 3.0;
     case Routine::getrf:
       return unit * n * n * n * 2.0 / 3.0;
     case Routine::potrs:

@@ -24,6 +24,10 @@
 //   gemm(lane, op_a, op_b, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc)
 //   gemm_strided(lane, op_a, op_b, m, n, k, alpha, a, lda, stride_a, b, ldb, stride_b, beta, c, ldc,
 //                stride_c, count)                      count products, the i-th at a + i stride_a, ...
+//   multiply_both(lane, m, n, a, lda, v, w, y, z)    y (n) <- A^T v, z (m) <- A w
+//   halves_herk      whether the lower triangle of a product is cheaper than all of it; only then:
+//   herk_strided(lane, n, k, a, lda, stride_a, c, ldc, stride_c, count)
+//                    lower triangles of count blocks c (n x n) <- c - a a^H, a being n x k
 //   splits<T>        whether products of T can run in half precision parts; only then:
 //   class Half       storage of a half-precision number
 //   split(lane, m, n, src, lds, dst, ldd)                 dst (m x 4 n) <- the parts of src

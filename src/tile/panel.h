@@ -89,6 +89,12 @@ class Panel {
                                      view() + row, ld(), row_stride, view() + col, ld(), col_stride,
                                      T(1), c, ldc, c_stride, count);
   }
+  // The lower triangles of `count` blocks on the diagonal: row = col, m = n.
+  void update_diagonal(Lane& lane, Size row, Size row_stride, Size n, T* c, Size ldc, Size c_stride,
+                       Size count) const {
+    Device::template herk_strided<T>(lane, n, width_, view() + row, ld(), row_stride, c, ldc,
+                                     c_stride, count);
+  }
 
  private:
   T* buffer_;

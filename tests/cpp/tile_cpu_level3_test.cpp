@@ -1,5 +1,7 @@
 // Products and triangular solves of CPU tiles against plain loops.
+#include <algorithm>
 #include <array>
+#include <complex>
 
 #include "tile/cpu/cpu.h"
 #include "tile/cpu/pool.h"
@@ -119,6 +121,57 @@ TYPED_TEST(Level3, UpdateStep) {
         this->check_gemm(Op::none, Op::conj_transpose, m, n, k, T(-1), T(1));
       }
     }
+  }
+}
+
+// Lower triangles of blocks on a diagonal; within one block of the library and cut in several.
+TYPED_TEST(Level3, StridedTriangles) {
+  using T = TypeParam;
+  for (const auto& [n, k, count] :
+       {std::array<Size, 3>{1, 1, 1}, {5, 3, 4}, {70, 20, 3}, {300, 30, 2}, {4, 0, 2}, {0, 3, 2}}) {
+    const Size step = n + 2;
+    const auto a = Matrix<T>::random(step * count, k, 1);
+    const auto before = Matrix<T>::random(n, step * count, 2);
+    auto c = before;
+    for (Size i = 0; i < count; ++i) {
+      for (Size j = 0; j < n; ++j) {
+        T& diagonal = c(j, i * step + j);
+        diagonal = T(std::real(diagonal));
+      }
+    }
+    auto expected = c;
+    Cpu::herk_strided(this->lane, n, k, a.get(), a.ld, step, c.get(), c.ld, step * c.ld, count);
+    for (Size block = 0; block < count; ++block) {
+      for (Size j = 0; j < n; ++j) {
+        for (Size i = j; i < n; ++i) {
+          for (Size l = 0; l < k; ++l) {
+            expected(i, block * step + j) -=
+                a(block * step + i, l) * conjugate(a(block * step + j, l));
+          }
+        }
+        std::copy_n(&c(0, block * step + j), j, &expected(0, block * step + j));
+      }
+    }
+    EXPECT_LE(distance(c, expected), 4 * epsilon<T> * static_cast<double>(k + 2)) << n << ' ' << k;
+    EXPECT_TRUE(c.padding_untouched());
+  }
+}
+
+TYPED_TEST(Level3, BothProductsWithVectors) {
+  using T = TypeParam;
+  for (const auto& [m, n] :
+       {std::array<Size, 2>{1, 1}, {7, 3}, {3, 0}, {0, 3}, {1200, 1700}, {40000, 11}}) {
+    const auto a = Matrix<T>::random(m, n, 1);
+    const auto v = Matrix<T>::random(m, 1, 2), w = Matrix<T>::random(n, 1, 3);
+    Matrix<T> y(n, 1), z(m, 1);
+    Cpu::multiply_both(this->lane, m, n, a.get(), a.ld, v.get(), w.get(), y.get(), z.get());
+    const auto expected_y = product(Op::transpose, Op::none, m, T(1), a, v, T(0), y);
+    const auto expected_z = product(Op::none, Op::none, n, T(1), a, w, T(0), z);
+    EXPECT_LE(distance(y, expected_y), 4 * epsilon<T> * static_cast<double>(m + 2))
+        << m << ' ' << n;
+    EXPECT_LE(distance(z, expected_z), 4 * epsilon<T> * static_cast<double>(n + 2))
+        << m << ' ' << n;
+    EXPECT_TRUE(y.padding_untouched() && z.padding_untouched());
   }
 }
 

@@ -1,5 +1,8 @@
 // What panels and their updates need of tiles: batched products, factors of panels, powers of two
 // as scales and products of half-precision parts.
+#include <algorithm>
+#include <cmath>
+
 #include "check.h"
 #include "host_matrix.h"
 #include "tile/cuda/cuda.h"
@@ -83,8 +86,12 @@ template <class T>
 void check_factor_panel(CudaLane& lane) {
   Group group("tiles: factor_panel " + type_name<T>());
   DeviceArray<Info> info(1);
-  for (const Size n : {Size{1}, Size{31}, Size{32}, Size{33}, Size{64}, Size{100}, Size{256}}) {
+  for (const Size n : {Size{1}, Size{31}, Size{32}, Size{33}, Size{64}, Size{100}, Size{128},
+                       Size{200}, Size{256}, Size{600}}) {
     for (const Size m : {Size{0}, Size{1}, Size{63}, Size{200}}) {
+      if (n > 512 && m != 63) {
+        continue;  // products on the host take long
+      }
       const std::string name = "n " + std::to_string(n) + " m " + std::to_string(m);
       const auto l = HostMatrix<T>::random_lower(n, 54).lower();
       auto x = HostMatrix<T>::random(m, n, 58);
@@ -128,6 +135,47 @@ void check_factor_panel(CudaLane& lane) {
                      found.position == 1000 + k + 1,
                  "failing minor " + std::to_string(k + 1));
   }
+}
+
+// Rows below the tile of a smooth kernel, whose diagonal blocks are all but singular: solved as
+// well as by substitution, which inverses alone are not.
+template <class T>
+void check_rows_of_kernel(CudaLane& lane) {
+  Group group("tiles: factor_panel of a kernel " + type_name<T>());
+  const Size n = 256, m = 100;
+  HostMatrix<T> a(n + m, n);
+  const auto below = HostMatrix<T>::random(m, n, 59);
+  for (Size j = 0; j < n; ++j) {
+    for (Size i = 0; i < n; ++i) {
+      const double x = static_cast<double>(i - j) / 64;
+      const double nugget = i == j ? 10 * epsilon<T> * static_cast<double>(n) : 0;
+      a(i, j) = T(static_cast<Real<T>>(std::exp(-x * x) + nugget));
+    }
+    for (Size i = 0; i < m; ++i) {
+      a(n + i, j) = below(i, j);
+    }
+  }
+  OnDevice<T> da(a);
+  DeviceArray<Info> info(1);
+  Cuda::reset(lane, info.get());
+  Cuda::factor_panel<T>(lane, n, m, da.get(), da.ld(), 0, info.get());
+  const auto out = da.back();
+  group.expect(info.download()[0].kind == 0, "no failure");
+  const auto factor = block_of(out, 0, 0, n, n).lower();
+  const auto solved = block_of(out, n, 0, m, n);
+  // Row by row, as far as rounding of the product of |X| and |L| goes.
+  const auto back = product(solved, factor.applied(Op::conj_transpose));
+  double worst = 0;
+  for (Size i = 0; i < m; ++i) {
+    double largest = 1;
+    for (Size j = 0; j < n; ++j) {
+      largest = std::max(largest, static_cast<double>(std::abs(solved(i, j))));
+    }
+    for (Size j = 0; j < n; ++j) {
+      worst = std::max(worst, static_cast<double>(std::abs(back(i, j) - below(i, j))) / largest);
+    }
+  }
+  group.expect_small(worst, 8 * epsilon<T> * static_cast<double>(n), "rows");
 }
 
 // Products of a transposed matrix with a vector, by long and by short columns.
@@ -222,12 +270,13 @@ void check_split_products(CudaLane& lane) {
 template <class T>
 void check_type(tile::DeviceContext& context) {
   auto& lanes = context.lanes();
-  const Size tile = 256;
+  const Size tile = 600;
   DeviceArray<char> library(lanes.library_bytes(dtype_of<T>, tile));
   lanes.bind(library.get(), library.count(), dtype_of<T>, tile);
   check_strided<T>(lanes.update);
   check_block_inverses<T>(lanes.panel);
   check_factor_panel<T>(lanes.panel);
+  check_rows_of_kernel<T>(lanes.panel);
   check_column_dots<T>(lanes.update);
   check_scales<T>(lanes.update);
   if constexpr (Cuda::splits<T>) {

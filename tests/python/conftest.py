@@ -4,15 +4,23 @@ With JAXMG_TEST_PLATFORM=gpu the tests run on whatever GPUs there are; those tha
 say so and are skipped.
 """
 
+import gc
 import os
 import time
 
 DEVICES = 8
+flags = os.environ.get("XLA_FLAGS", "")
+wanted = [f"--xla_force_host_platform_device_count={DEVICES}"]
 if os.environ.get("JAXMG_TEST_PLATFORM") != "gpu":
     os.environ.setdefault("JAX_PLATFORMS", "cpu")
-flags = os.environ.get("XLA_FLAGS", "")
-if "xla_force_host_platform_device_count" not in flags:
-    os.environ["XLA_FLAGS"] = f"{flags} --xla_force_host_platform_device_count={DEVICES}".strip()
+    # Most of the time goes into compiling programs that run once: LLVM need not make them fast.
+    # Examples, the command line and other processes of tests are compiled as users' programs are.
+    wanted.append("--xla_backend_optimization_level=0")
+missing = [flag for flag in wanted if flag.split("=")[0] not in flags]
+os.environ["XLA_FLAGS"] = " ".join([flags, *missing]).strip()
+
+# Tracing makes many objects that live long: looking through them less often saves a tenth.
+gc.set_threshold(50_000, 50, 100)
 
 # Small matrices are what is tested, on many devices, with the same plans everywhere.
 os.environ.setdefault("JAXMG_GATHER_BELOW", "0")

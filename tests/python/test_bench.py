@@ -330,7 +330,10 @@ def test_small_run_end_to_end(tmp_path, capsys):
     assert [r.case.n for r in whole.results] == [16, 32]
     for result in whole.results:
         names = [m.solver for m in result.measurements]
-        assert names == ["jaxmg", "jaxmg donated", "jax", "jax_sharded", "scipy"]
+        peers = ["jax", "jax_sharded", "scipy", "scipy overwriting"]
+        assert names == ["jaxmg", "jaxmg donated", *peers]
+        assert [m.solver for m in result.peers("jaxmg")] == peers[:3]
+        assert [m.solver for m in result.peers("jaxmg donated")] == [*peers[:2], peers[3]]
         for m in result.measurements:
             eps = np.finfo(result.case.dtype).eps
             assert len(m.times) == 2 and m.backward_error < 4 * eps and m.lapack_ratio < 1
@@ -398,7 +401,7 @@ def test_small_run_of_other_routines(routine):
     expected = {
         "potri": ["jaxmg", "jaxmg donated", "scipy", "jax_sharded"],
         "mixed": ["jaxmg mixed", "jaxmg mixed donated", "jaxmg", "jaxmg donated", "scipy",
-                  "jax_sharded"],
+                  "scipy overwriting", "jax_sharded"],
         "small": ["jaxmg", "jax_gathered"],
     }  # fmt: skip
     assert names == expected[routine]

@@ -7,7 +7,8 @@ jax             jax.scipy.linalg.cho_solve(cho_factor(A), b), compiled, on one d
 jax_sharded     the same function, given the row-sharded A
 cusolvermg      jaxmg.potrs(A, b, backend="cusolvermg"), by NVIDIA's library
 scipy           scipy.linalg.cho_factor and cho_solve with as many threads, at their best: A in
-                Fortran order, overwritten, and not checked for NaN
+                Fortran order, and not checked for NaN; A is kept, as they do by default
+scipy overwriting   the same with overwrite_a=True: what a donated A is to be compared with
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from jax.sharding import Mesh
 import jaxmg
 from jaxmg.bench.harness import Solver
 from jaxmg.bench.matrices import TestMatrix, make, make_right_hand_sides, row_mesh
-from jaxmg.bench.records import Case, Target
+from jaxmg.bench.records import OVERWRITING, Case, Target
 from jaxmg.bench.residual import Residual, residual_of_generated
 from jaxmg.bench.vendor import by_cusolvermg
 
@@ -35,6 +36,8 @@ PEERS = ("jax", "jax_sharded", "scipy", "cusolvermg")
 TARGETS = [
     Target(NAME, "cpu", 4096, "float64", 1, "jaxmg", "scipy", 1.25),
     Target(NAME, "cpu", 4096, "float64", 8, "jaxmg", "scipy", 1.4),
+    Target(NAME, "cpu", 4096, "float64", 1, "jaxmg donated", "scipy overwriting", 1.25),
+    Target(NAME, "cpu", 4096, "float64", 8, "jaxmg donated", "scipy overwriting", 1.4),
     Target(NAME, "cpu", 4096, "float64", 1, "jaxmg", "jax_sharded", 1.0),
     Target(NAME, "cpu", 4096, "float64", 8, "jaxmg", "jax_sharded", 1.0),
 ]
@@ -75,18 +78,19 @@ def solvers(case: Case, mesh: Mesh, against: Sequence[str], donate: Sequence[boo
     Args:
         case: The problem.
         mesh: Devices, as from `matrices.row_mesh`.
-        against: Names of peers.
+        against: Names of peers. "scipy" stands for that which keeps A, overwrites it, or both, as
+            ours does.
         donate: Whether to time ours without donation, with it, or both.
     """
     matrix = TestMatrix(case.n, case.dtype, case.seed)
-    build = {
-        "jax": _jax_one,
-        "jax_sharded": _jax_sharded,
-        "scipy": _scipy,
-        "cusolvermg": _cusolvermg,
-    }
-    mine = [_ours(matrix, case, mesh, with_donation) for with_donation in donate]
-    return mine + [build[peer](matrix, case, mesh) for peer in against]
+    build = {"jax": _jax_one, "jax_sharded": _jax_sharded, "cusolvermg": _cusolvermg}
+    found = [_ours(matrix, case, mesh, with_donation) for with_donation in donate]
+    for peer in against:
+        if peer == "scipy":
+            found += [_scipy(matrix, case, mesh, overwrite) for overwrite in donate]
+        else:
+            found.append(build[peer](matrix, case, mesh))
+    return found
 
 
 def reference(a: jax.Array, b: jax.Array) -> jax.Array:
@@ -145,7 +149,7 @@ def _cusolvermg(matrix: TestMatrix, case: Case, mesh: Mesh) -> Solver:
     return by_cusolvermg(_ours(matrix, case, mesh, False), NAME, case, mesh)
 
 
-def _scipy(matrix: TestMatrix, case: Case, mesh: Mesh) -> Solver:
+def _scipy(matrix: TestMatrix, case: Case, mesh: Mesh, overwrite: bool) -> Solver:
     try:
         import scipy.linalg as sl
     except ImportError:
@@ -157,15 +161,15 @@ def _scipy(matrix: TestMatrix, case: Case, mesh: Mesh) -> Solver:
         return a, np.array(make_right_hand_sides(matrix, case.nrhs, one), order="F")
 
     def call(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        factor = sl.cho_factor(a, lower=True, overwrite_a=True, check_finite=False)
-        return sl.cho_solve(factor, b, overwrite_b=True, check_finite=False)
+        factor = sl.cho_factor(a, lower=True, overwrite_a=overwrite, check_finite=False)
+        return sl.cho_solve(factor, b, overwrite_b=overwrite, check_finite=False)
 
     return Solver(
-        name="scipy",
+        name="scipy" + OVERWRITING if overwrite else "scipy",
         prepare=prepare,
         call=call,
         check=_checker(matrix, case, one),
-        memory=2.05 * matrix.nbytes,
+        memory=(2.05 if overwrite else 3.05) * matrix.nbytes,
         needs=None if sl is not None else "skipped: SciPy is not installed",
     )
 

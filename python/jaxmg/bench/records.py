@@ -13,6 +13,12 @@ from typing import Any
 OURS = "jaxmg"
 """Solvers whose name begins so are this package's; all others are peers."""
 
+DONATED = " donated"
+"""Ends the names of those of ours that overwrite the matrix."""
+
+OVERWRITING = " overwriting"
+"""Ends the name of a peer that overwrites the matrix, where there is one that keeps it as well."""
+
 
 @dataclass(frozen=True)
 class Case:
@@ -105,6 +111,20 @@ class Result:
     def find(self, solver: str) -> Measurement | None:
         """The measurement of a solver, or None."""
         return next((m for m in self.measurements if m.solver == solver), None)
+
+    def peers(self, ours: str) -> list[Measurement]:
+        """Whom one of ours is compared with: of peers in both kinds, that which treats A alike."""
+        found = [m for m in self.measurements if not m.ours]
+        names = {m.solver for m in found}
+        both = {name for name in names if name + OVERWRITING in names}
+        overwrites = ours.endswith(DONATED)
+
+        def alike(name: str) -> bool:
+            if name.endswith(OVERWRITING):
+                return overwrites or name.removesuffix(OVERWRITING) not in both
+            return not (overwrites and name in both)
+
+        return [m for m in found if alike(m.solver)]
 
     def rate(self, measurement: Measurement) -> float | None:
         """FLOP/s of the best call."""
@@ -273,7 +293,7 @@ def _plain(report: Report) -> dict[str, Any]:
             m["best_cpu"] = measurement.best_cpu
             m["flop_per_second"] = result.rate(measurement)
             if measurement.ours:
-                peers = [p.solver for p in result.measurements if not p.ours]
+                peers = [p.solver for p in result.peers(measurement.solver)]
                 m["ratio"] = {p: result.ratio(measurement.solver, p) for p in peers}
                 m["cpu_ratio"] = {p: result.cpu_ratio(measurement.solver, p) for p in peers}
     for verdict, v in zip(report.verdicts, raw["verdicts"], strict=True):

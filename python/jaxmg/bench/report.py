@@ -81,9 +81,8 @@ def _table(report: Report) -> Table:
 
 
 def _rows(result: Result, unit: float, with_cpu: bool) -> list[list[str]]:
-    """One row for each pair of one of ours and a peer; `with_cpu`: with the CPU ratio."""
+    """One row for each of ours and each of its peers; `with_cpu`: with the CPU ratio."""
     case = result.case
-    peers: list[Measurement | None] = [m for m in result.measurements if not m.ours]
     rows = []
     for ours in (m for m in result.measurements if m.ours):
         rate = result.rate(ours)
@@ -92,6 +91,7 @@ def _rows(result: Result, unit: float, with_cpu: bool) -> list[list[str]]:
         error = f"{ours.backward_error:.1e}" if ours.backward_error is not None else "-"
         first = [str(case.n), case.dtype, str(case.devices), ours.solver, _time(ours)]
         first += [f"{rate / unit:.3g}" if rate else "-", error]
+        peers: list[Measurement | None] = [*result.peers(ours.solver)]
         for k, peer in enumerate(peers or [None]):
             ratios = [result.ratio(ours.solver, peer.solver) if peer else None]
             if with_cpu:

@@ -20,29 +20,6 @@ double flops(double n, double k) {
   return n * n * k * (is_complex_v<T> ? 4 : 1);
 }
 
-// Lower triangle of c (n x n) <- c - a a^H with a of n x k, by square blocks.
-template <class T>
-void update_lower(CpuLane& lane, Size n, Size k, const T* a, Size lda, T* c, Size ldc) {
-  constexpr Size kBlock = 256;
-  const Size q = ceil_div(n, kBlock);
-  const double work = flops<T>(static_cast<double>(n), static_cast<double>(k));
-  for_each(lane.priority(), worth_spreading(work), q * (q + 1) / 2, [&](Size task) {
-    Size j = 0;  // block column j holds q - j blocks
-    for (; task >= q - j; ++j) {
-      task -= q - j;
-    }
-    const Size row = (j + task) * kBlock, col = j * kBlock;
-    const Size rows = std::min(kBlock, n - row), cols = std::min(kBlock, n - col);
-    T* target = c + row + col * ldc;
-    if (row == col) {
-      blas::herk<T>(rows, k, Real<T>(-1), a + row, lda, Real<T>(1), target, ldc);
-    } else {
-      blas::gemm(Op::none, Op::conj_transpose, rows, cols, k, T(-1), a + row, lda, a + col, lda,
-                 T(1), target, ldc);
-    }
-  });
-}
-
 // First failing minor of a tile that is one task, 0 if there is none. The library takes NaN for a
 // good pivot, and so infinity: look at what it wrote.
 template <class T>
@@ -76,7 +53,7 @@ Size factor(CpuLane& lane, Size n, T* a, Size lda) {
   }
   Cpu::trsm(lane, Side::right, Uplo::lower, Op::conj_transpose, Diag::non_unit, n - h, h, T(1), a,
             lda, a21, lda);
-  update_lower(lane, n - h, h, a21, lda, a22, lda);
+  Cpu::herk_strided(lane, n - h, h, a21, lda, 0, a22, lda, 0, 1);
   const Size failing = factor(lane, n - h, a22, lda);
   return failing > 0 ? h + failing : 0;
 }

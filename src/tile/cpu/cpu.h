@@ -20,6 +20,7 @@ struct Cpu {
   static constexpr Size inverse_block = 0;
   static constexpr bool reads_in_place = true;
   static constexpr bool solves_eigenproblems = true;
+  static constexpr bool halves_herk = true;
   template <class T>
   static constexpr bool splits = false;
 
@@ -45,6 +46,12 @@ struct Cpu {
   static void gemm_strided(Lane& lane, Op op_a, Op op_b, Size m, Size n, Size k, T alpha,
                            const T* a, Size lda, Size stride_a, const T* b, Size ldb, Size stride_b,
                            T beta, T* c, Size ldc, Size stride_c, Size count);
+  template <class T>
+  static void herk_strided(Lane& lane, Size n, Size k, const T* a, Size lda, Size stride_a, T* c,
+                           Size ldc, Size stride_c, Size count);
+  template <class T>
+  static void multiply_both(Lane& lane, Size m, Size n, const T* a, Size lda, const T* v,
+                            const T* w, T* y, T* z);
   template <class T>
   static void trsm(Lane& lane, Side side, Uplo uplo, Op op, Diag diag, Size m, Size n, T alpha,
                    const T* a, Size lda, T* b, Size ldb);

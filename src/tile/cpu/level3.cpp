@@ -1,4 +1,8 @@
 // Products and triangular solves: cut in tasks, each of which is one call of the library.
+#include <algorithm>
+#include <functional>
+#include <vector>
+
 #include "tile/cpu/blas.h"
 #include "tile/cpu/cpu.h"
 #include "tile/cpu/cut.h"
@@ -141,6 +145,72 @@ void Cpu::gemm_strided(Lane& lane, Op op_a, Op op_b, Size m, Size n, Size k, T a
   }
 }
 
+// By square blocks, a task each.
+template <class T>
+void Cpu::herk_strided(Lane& lane, Size n, Size k, const T* a, Size lda, Size stride_a, T* c,
+                       Size ldc, Size stride_c, Size count) {
+  if (n <= 0 || k <= 0) {
+    return;
+  }
+  constexpr Size kBlock = 256;
+  const Size q = ceil_div(n, kBlock), tasks = q * (q + 1) / 2;
+  const double flops = product<T>(n, n, k) / 2 * static_cast<double>(count);
+  for_each(lane.priority(), worth_spreading(flops), tasks * count, [&](Size number) {
+    const T* factor = a + number / tasks * stride_a;
+    T* target = c + number / tasks * stride_c;
+    Size i = number % tasks, j = 0;  // block column j holds q - j blocks
+    for (; i >= q - j; ++j) {
+      i -= q - j;
+    }
+    const Size row = (j + i) * kBlock, col = j * kBlock;
+    const Size rows = std::min(kBlock, n - row), cols = std::min(kBlock, n - col);
+    target += row + col * ldc;
+    if (row == col) {
+      blas::herk<T>(rows, k, Real<T>(-1), factor + row, lda, Real<T>(1), target, ldc);
+    } else {
+      blas::gemm(Op::none, Op::conj_transpose, rows, cols, k, T(-1), factor + row, lda,
+                 factor + col, lda, T(1), target, ldc);
+    }
+  });
+}
+
+// A is read once: by blocks of columns that stay in the cache between the two products.
+template <class T>
+void Cpu::multiply_both(Lane& lane, Size m, Size n, const T* a, Size lda, const T* v, const T* w,
+                        T* y, T* z) {
+  std::fill_n(y, std::max<Size>(n, 0), T(0));
+  std::fill_n(z, std::max<Size>(m, 0), T(0));
+  if (m <= 0 || n <= 0) {
+    return;
+  }
+  constexpr Size kCached = 1 << 19;  // bytes
+  const Cut rows(m, 1);
+  const Size width = std::max<Size>(4, kCached / (rows.block * static_cast<Size>(sizeof(T))));
+  const double flops = 2 * product<T>(m, 1, n);
+  const Cut parts(n, pieces(flops, workers(flops)));
+  // Of all parts but the first, which adds to z itself.
+  std::vector<T> sums(static_cast<std::size_t>((parts.count() - 1) * m), T(0));
+  for_each(lane.priority(), worth_spreading(flops), parts.count(), [&](Size part) {
+    T* const sum = part == 0 ? z : sums.data() + (part - 1) * m;
+    const Size end = parts.begin(part) + parts.length(part);
+    for (Size j = parts.begin(part); j < end; j += width) {
+      const Size count = std::min(width, end - j);
+      for (Size i = 0; i < rows.count(); ++i) {
+        const Size first = rows.begin(i), length = rows.length(i);
+        const T* const columns = a + first + j * lda;
+        blas::gemv(Op::transpose, length, count, T(1), columns, lda, v + first, Size{1}, T(1),
+                   y + j, Size{1});
+        blas::gemv(Op::none, length, count, T(1), columns, lda, w + j, Size{1}, T(1), sum + first,
+                   Size{1});
+      }
+    }
+  });
+  for (Size part = 1; part < parts.count(); ++part) {
+    const T* const sum = sums.data() + (part - 1) * m;
+    std::transform(z, z + m, sum, z, std::plus<>());
+  }
+}
+
 // Let M = op(a), cut in halves; M is lower triangular if a is and op does not transpose, or
 // neither.
 //
@@ -191,6 +261,10 @@ void Cpu::trsm(Lane& lane, Side side, Uplo uplo, Op op, Diag diag, Size m, Size 
                              T, T*, Size);                                                       \
   template void Cpu::gemm_strided<T>(Lane&, Op, Op, Size, Size, Size, T, const T*, Size, Size,   \
                                      const T*, Size, Size, T, T*, Size, Size, Size);             \
+  template void Cpu::herk_strided<T>(Lane&, Size, Size, const T*, Size, Size, T*, Size, Size,    \
+                                     Size);                                                      \
+  template void Cpu::multiply_both<T>(Lane&, Size, Size, const T*, Size, const T*, const T*, T*, \
+                                      T*);                                                       \
   template void Cpu::trsm<T>(Lane&, Side, Uplo, Op, Diag, Size, Size, T, const T*, Size, T*, Size);
 
 JAXMG_INSTANTIATE(float)

@@ -23,6 +23,7 @@ struct Cuda {
   static constexpr Size inverse_block = 128;
   static constexpr bool reads_in_place = false;
   static constexpr bool solves_eigenproblems = true;
+  static constexpr bool halves_herk = false;
   template <class T>
   static constexpr bool splits = std::is_same_v<T, float>;
   // Storage of a half-precision number.
@@ -54,6 +55,12 @@ struct Cuda {
   static void gemm_strided(Lane& lane, Op op_a, Op op_b, Size m, Size n, Size k, T alpha,
                            const T* a, Size lda, Size stride_a, const T* b, Size ldb, Size stride_b,
                            T beta, T* c, Size ldc, Size stride_c, Size count);
+  template <class T>
+  static void multiply_both(Lane& lane, Size m, Size n, const T* a, Size lda, const T* v,
+                            const T* w, T* y, T* z) {
+    gemm<T>(lane, Op::transpose, Op::none, n, 1, m, T(1), a, lda, v, m, T(0), y, n);
+    gemm<T>(lane, Op::none, Op::none, m, 1, n, T(1), a, lda, w, n, T(0), z, m);
+  }
   static void split(Lane& lane, Size m, Size n, const float* src, Size lds, Half* dst, Size ldd);
   static void subtract_split_product(Lane& lane, Size m, Size n, Size k, const Half* a,
                                      const Half* b, Size ld, Size stride_a, Size stride_b, float* c,

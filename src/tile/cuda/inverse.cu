@@ -6,6 +6,7 @@
 // A level of joins is two batched products, so a tile of 512 takes ten launches.
 #include "tile/cuda/cuda.h"
 #include "tile/cuda/launch.h"
+#include "tile/cuda/panel_rows.h"
 #include "tile/cuda/scalar.h"
 #include "tile/cuda/scratch.h"
 #include "tile/cuda/triangle.h"
@@ -29,19 +30,23 @@ __device__ DeviceComplex<R> add_lanes(DeviceComplex<R> x) {
   return {add_lanes(x.re), add_lanes(x.im)};
 }
 
-// Block b: the triangle at (32 b, 32 b). Column j of its inverse by forward substitution,
+// Block b: the triangle at (edge b, edge b); its inverse goes to x + b step. Column j of it by
+// forward substitution,
 //   x_ij = (delta_ij - sum_{k < i} l_ik x_kj) / l_ii,
 // with four neighbouring threads a column, so that no more than a warp has to wait for anything.
-template <class D>
-__global__ void __launch_bounds__(kBase* kThreadsPerColumn)
-    invert_base_kernel(Size n, const D* l, Size ldl, D* x, Size ldx) {
-  __shared__ D lower[kBase][kBase + 1];
-  __shared__ D inverse[kBase][kBase + 1];
-  const Size first = static_cast<Size>(blockIdx.x) * kBase;
-  const int size = static_cast<int>(n - first < kBase ? n - first : kBase);
-  for (int e = static_cast<int>(threadIdx.x); e < kBase * kBase; e += kBase * kThreadsPerColumn) {
-    const int i = e % kBase;
-    const int j = e / kBase;
+// If `padded`, all edge x edge elements are written, 0 beyond the last row.
+template <class D, int edge, bool padded>
+__global__ void __launch_bounds__(edge* kThreadsPerColumn)
+    invert_base_kernel(Size n, const D* l, Size ldl, D* x, Size ldx, Size step) {
+  extern __shared__ double2 shared[];
+  D(*const lower)[edge + 1] = reinterpret_cast<D(*)[edge + 1]>(shared);
+  D(*const inverse)[edge + 1] = lower + edge;
+  const Size first = static_cast<Size>(blockIdx.x) * edge;
+  const int size = static_cast<int>(n - first < edge ? n - first : edge);
+  x += static_cast<Size>(blockIdx.x) * step;
+  for (int e = static_cast<int>(threadIdx.x); e < edge * edge; e += edge * kThreadsPerColumn) {
+    const int i = e % edge;
+    const int j = e / edge;
     if (i < size && j <= i) {
       lower[i][j] = l[first + i + (first + j) * ldl];
     }
@@ -64,13 +69,26 @@ __global__ void __launch_bounds__(kBase* kThreadsPerColumn)
     __syncwarp();
   }
   __syncthreads();
-  for (int e = static_cast<int>(threadIdx.x); e < kBase * kBase; e += kBase * kThreadsPerColumn) {
-    const int i = e % kBase;
-    const int j = e / kBase;
-    if (i < size && j < size) {
-      x[first + i + (first + j) * ldx] = inverse[i][j];
+  for (int e = static_cast<int>(threadIdx.x); e < edge * edge; e += edge * kThreadsPerColumn) {
+    const int i = e % edge;
+    const int j = e / edge;
+    const bool inside = i < size && j < size;
+    if (inside || padded) {
+      x[i + j * ldx] = inside ? inverse[i][j] : D{};
     }
   }
+}
+
+template <int edge, bool padded, class T>
+void invert_base(CudaLane& lane, Size n, const T* l, Size ldl, T* x, Size ldx, Size step) {
+  using D = DeviceType<T>;
+  constexpr int bytes = 2 * edge * (edge + 1) * static_cast<int>(sizeof(D));
+  JAXMG_CUDA_CHECK(cudaFuncSetAttribute(invert_base_kernel<D, edge, padded>,
+                                        cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
+  invert_base_kernel<D, edge, padded>
+      <<<static_cast<unsigned>(ceil_div(n, edge)), edge * kThreadsPerColumn, bytes,
+         lane.stream()>>>(n, on_device(l), ldl, on_device(x), ldx, step);
+  JAXMG_CUDA_CHECK(cudaGetLastError());
 }
 
 // Inverses of edge h on the diagonal of x are joined to such of edge 2 h. t: n h / 2 elements.
@@ -101,9 +119,7 @@ void join(CudaLane& lane, Size n, Size h, const T* l, Size ldl, T* x, Size ldx, 
 template <class T>
 void invert_diagonal(CudaLane& lane, Size n, Size edge, const T* l, Size ldl, T* x, Size ldx) {
   Cuda::fill<T>(lane, n, n, T(0), T(0), x, ldx);
-  invert_base_kernel<<<static_cast<unsigned>(ceil_div(n, kBase)), kBase * kThreadsPerColumn, 0,
-                       lane.stream()>>>(n, on_device(l), ldl, on_device(x), ldx);
-  JAXMG_CUDA_CHECK(cudaGetLastError());
+  invert_base<kBase, false>(lane, n, l, ldl, x, ldx, kBase * (ldx + 1));
   if (n > kBase) {
     T* const t = static_cast<T*>(lane.scratch(triangle_bytes(dtype_of<T>, n)));
     for (Size h = kBase; h < std::min(n, edge); h *= 2) {
@@ -113,6 +129,14 @@ void invert_diagonal(CudaLane& lane, Size n, Size edge, const T* l, Size ldl, T*
 }
 
 }  // namespace
+
+template <class T>
+void invert_row_blocks(CudaLane& lane, Size n, const T* l, Size ldl, T* x) {
+  if (n > 0) {
+    constexpr int edge = static_cast<int>(kRowBlock);
+    invert_base<edge, true>(lane, n, l, ldl, x, kRowBlock, kRowBlock * kRowBlock);
+  }
+}
 
 template <class T>
 void Cuda::invert_lower(Lane& lane, Size n, const T* l, Size ldl, T* x, Size ldx) {
@@ -166,6 +190,7 @@ void Cuda::invert_unit_blocks(Lane& lane, Size n, const T* l, Size ldl, T* x, Si
 }
 
 #define JAXMG_INSTANTIATE(T)                                                                 \
+  template void invert_row_blocks<T>(CudaLane&, Size, const T*, Size, T*);                   \
   template void Cuda::invert_lower<T>(Lane&, Size, const T*, Size, T*, Size);                \
   template void Cuda::invert_blocks<T>(Lane&, Size, const T*, Size, T*, Size);               \
   template void Cuda::invert_triangle<T>(Lane&, Uplo, Diag, Size, const T*, Size, T*, Size); \

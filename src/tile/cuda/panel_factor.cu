@@ -7,9 +7,11 @@
 //
 // Substitution with the small triangles, not products with their inverses: the result is as good
 // as that of a triangular solve for tiles of any condition, and three launches a block column make
-// the chain of panels short.
+// the chain of panels short. Rows below a tile that is not small follow when the tile is done, in
+// one launch (panel_rows.cu): a launch of many thread blocks has to wait for those of an update.
 #include "tile/cuda/cuda.h"
 #include "tile/cuda/launch.h"
+#include "tile/cuda/panel_rows.h"
 #include "tile/cuda/scalar.h"
 
 namespace jaxmg::tile {
@@ -246,16 +248,22 @@ template <class T>
 void Cuda::factor_panel(Lane& lane, Size n, Size m, T* a, Size lda, Size position, Info* info) {
   using D = DeviceType<T>;
   constexpr Size edge = Blocking<D>::edge;
-  const Size rows = n + m;
+  const bool apart = n >= kRowTile;
+  const Size rows = apart ? n : n + m;
   for (Size j = 0; j < n; j += edge) {
     const Size w = std::min(edge, n - j);
     T* const block = a + j + j * lda;
-    gemm<T>(lane, Op::none, Op::conj_transpose, rows - j, w, j, T(-1), a + j, lda, a + j, lda, T(1),
-            block, lda);
+    if (j > 0) {
+      gemm<T>(lane, Op::none, Op::conj_transpose, rows - j, w, j, T(-1), a + j, lda, a + j, lda,
+              T(1), block, lda);
+    }
     factor_block_kernel<<<1, kThreads, 0, lane.stream()>>>(narrow(w), on_device(block), lda,
                                                            position + j, info);
     JAXMG_CUDA_CHECK(cudaGetLastError());
     solve_rows<D>(lane, rows - j - w, narrow(w), on_device(block), lda, on_device(block + w), lda);
+  }
+  if (apart) {
+    solve_panel_rows<T>(lane, m, n, a, lda, a + n, lda);
   }
 }
 
