@@ -1,10 +1,11 @@
-// Bisection, and numbers that come from the host or go there.
+// Bisection, and numbers that come from the host or go there. LAPACK: xSTEBZ.
+#include <algorithm>
+#include <cmath>
 #include <vector>
 
 #include "tile/cuda/cuda.h"
 #include "tile/cuda/launch.h"
 #include "tile/cuda/scalar.h"
-#include "tile/sturm.h"
 
 namespace jaxmg::tile {
 namespace {
@@ -45,6 +46,76 @@ class Upload {
   char* next_;
 };
 
+constexpr int kBisectThreads = 64;
+constexpr int kBisectRows = 512;  // in shared memory at a time
+constexpr int kUnscaled = 8;      // rows between two changes of scale
+
+// The power of two that brings max(|a|, |b|) to [1, 2).
+__device__ double normalising(double a, double b) {
+  const int high = __double2hiint(fmax(fabs(a), fabs(b))) & 0x7ff00000;
+  return __hiloint2double(0x7fe00000 - high, 0);
+}
+
+// One thread an eigenvalue. With p_i the leading principal minors of T - x I,
+//
+//   p_i = (d_i - x) p_i-1 - e_i-1^2 p_i-2,
+//
+// the number of changes of sign is the number of eigenvalues below x; there are no divisions to
+// wait for. T is scaled by 2^-exponent to a norm of about 1 and its e^2 are at least 2^-120, which
+// perturbs it by less than a rounding error: then kUnscaled minors neither overflow nor vanish.
+__global__ void __launch_bounds__(kBisectThreads)
+    bisect_kernel(Size n, const double* d, const double* e2, int exponent, double low, double high,
+                  int turns, Size first, Size count, double* w) {
+  __shared__ double diagonal[kBisectRows];
+  __shared__ double square[kBisectRows];
+  const double least = ldexp(1.0, -120);
+  const Size own = static_cast<Size>(blockIdx.x) * kBisectThreads + threadIdx.x;
+  const int index = static_cast<int>(first + (own < count ? own : count - 1));
+  double lo = ldexp(low, -exponent), hi = ldexp(high, -exponent);
+  for (int turn = 0; turn < turns; ++turn) {
+    const double x = 0.5 * (lo + hi);
+    double before = 0, last = 1;
+    int changes = 0;
+    for (Size base = 0; base < n; base += kBisectRows) {
+      const int rows = static_cast<int>(n - base < kBisectRows ? n - base : kBisectRows);
+      __syncthreads();
+      for (int i = static_cast<int>(threadIdx.x); i < rows; i += kBisectThreads) {
+        diagonal[i] = ldexp(d[base + i], -exponent);
+        const double scaled = base + i > 0 ? ldexp(e2[base + i - 1], -2 * exponent) : 0;
+        square[i] = base + i > 0 ? fmax(scaled, least) : 0;
+      }
+      __syncthreads();
+      const auto minor = [&](int i) {
+        const double next = fma(diagonal[i] - x, last, -(square[i] * before));
+        changes += static_cast<unsigned>(__double2hiint(next) ^ __double2hiint(last)) >> 31;
+        before = last;
+        last = next;
+      };
+      const auto scale = [&] {
+        const double factor = normalising(before, last);
+        before *= factor;
+        last *= factor;
+      };
+      int i = 0;
+      for (; i + kUnscaled <= rows; i += kUnscaled) {
+#pragma unroll
+        for (int j = 0; j < kUnscaled; ++j) {
+          minor(i + j);
+        }
+        scale();
+      }
+      for (; i < rows; ++i) {
+        minor(i);
+      }
+      scale();
+    }
+    (changes > index ? hi : lo) = x;
+  }
+  if (own < count) {
+    w[own] = ldexp(0.5 * (lo + hi), exponent);
+  }
+}
+
 }  // namespace
 
 void Cuda::bisect(Lane& lane, Size n, const double* d, const double* e2, double low, double high,
@@ -55,12 +126,16 @@ void Cuda::bisect(Lane& lane, Size n, const double* d, const double* e2, double 
   Upload upload(lane, work);
   const double* const dd = upload.put(n, d);
   const double* const de2 = upload.put(n - 1, e2);
-  double* const result = upload.room<double>(round_up(count, kSturmWidth));
-  const double least = least_pivot(n, e2);
-  for_each(lane, ceil_div(count, Size{kSturmWidth}), 1, [=] __device__(Size i, Size) {
-    sturm_bisect(n, dd, de2, low, high, tolerance, least, first + i * kSturmWidth,
-                 result + i * kSturmWidth);
-  });
+  double* const result = upload.room<double>(count);
+  const double largest = std::max(std::fabs(low), std::fabs(high));
+  const int exponent = largest > 0 ? std::ilogb(largest) : 0;
+  int turns = 0;
+  for (double width = high - low; width > tolerance; width *= 0.5) {
+    ++turns;
+  }
+  bisect_kernel<<<static_cast<unsigned>(ceil_div(count, Size{kBisectThreads})), kBisectThreads, 0,
+                  lane.stream()>>>(n, dd, de2, exponent, low, high, turns, first, count, result);
+  JAXMG_CUDA_CHECK(cudaGetLastError());
   upload.get(count, result, w + first);
 }
 
