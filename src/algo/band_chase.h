@@ -25,7 +25,7 @@ class SweepGroups {
       : n_(plan.request().n),
         b_(plan.tile()),
         size_(sweep_group(b_)),
-        width_(size_ * sweep_panel_groups(plan.request().platform)),
+        width_(size_ * sweep_panel_groups(plan.request().platform, n_)),
         ranks_(plan.request().ranks) {}
 
   // None where the band is tridiagonal already.

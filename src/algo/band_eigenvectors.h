@@ -14,7 +14,8 @@ template <class Device, class T>
 class SweepBackTransformation {
  public:
   // v: n x columns, ld n, this rank's eigenvectors.
-  SweepBackTransformation(Rank<Device>& rank, const SweepGroups& groups, T* v, Size columns)
+  SweepBackTransformation(Rank<Device>& rank, const SweepGroups& groups, T* v, Size columns,
+                          Info* info)
       : rank_(rank),
         lane_(rank.lanes.update),
         groups_(groups),
@@ -22,6 +23,7 @@ class SweepBackTransformation {
         n_(rank.plan.distribution().size()),
         v_(v),
         columns_(columns),
+        info_(info),
         kept_(rank.workspace.template get<T>(Buffer::sweep_reflectors)),
         panel_(rank.workspace.template get<T>(Buffer::sweep_panel)),
         products_(rank.workspace.template get<T>(Buffer::back_products)),
@@ -68,11 +70,12 @@ class SweepBackTransformation {
   static constexpr bool packed_by_owner = Device::reads_in_place;
 
   void apply(const SweepBatch& batch, const T* source) {
-    if (!packed_by_owner) {
+    if constexpr (packed_by_owner) {
+      Device::template apply_sweeps<T>(lane_, batch, source, columns_, v_, n_, products_, info_);
+    } else {
       Device::template pack_sweeps<T>(lane_, batch, source, panel_);
-      source = panel_;
+      Device::template apply_sweeps<T>(lane_, batch, panel_, columns_, v_, n_, products_, info_);
     }
-    Device::template apply_sweeps<T>(lane_, batch, source, columns_, v_, n_, products_);
   }
 
   void send(Size i) {
@@ -101,6 +104,7 @@ class SweepBackTransformation {
   Size n_;
   T* v_;
   Size columns_;
+  Info* info_;
   T* kept_;
   T* panel_;
   T* products_;  // group x columns

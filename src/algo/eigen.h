@@ -200,7 +200,7 @@ class Eigensolver {
       Device::template widen<T>(lane_, n_ * held, split_rows, z);
     }
     stage("sweeps backwards");
-    SweepBackTransformation<Device, T>(rank_, groups_, z, held).apply();
+    SweepBackTransformation<Device, T>(rank_, groups_, z, held, info_).apply();
     stage("panels backwards");
     PanelBackTransformation<Device, T>(rank_, dist_, a_, z, held).apply();
     stage("transposition");

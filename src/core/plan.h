@@ -206,7 +206,7 @@ Size qr_aux_count(Size m, Size n, Size tile);
 // Sweeps of bulge chasing in a band of half width b that are applied together, and groups of them
 // that travel together.
 Size sweep_group(Size b);
-Size sweep_panel_groups(Platform platform);
+Size sweep_panel_groups(Platform platform, Size n);
 // Elements that a GPU makes of the reflectors of one such panel, of a matrix of order n, in order
 // to apply them.
 Size packed_sweep_panel(DType type, Size n, Size b);

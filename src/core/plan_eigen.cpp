@@ -9,20 +9,21 @@ Size sweep_group(Size b) {
   return std::max<Size>(1, b / 2);
 }
 
-// On a GPU one kernel applies those of a panel.
-Size sweep_panel_groups(Platform platform) {
-  return platform == Platform::cpu ? 1 : 4;
+// On a GPU one kernel applies those of a panel, with more of them at once where there are few
+// columns to share.
+Size sweep_panel_groups(Platform platform, Size n) {
+  return platform == Platform::cpu ? 1 : n <= 20480 ? 8 : 4;
 }
 
 Size packed_sweep_panel(DType type, Size n, Size b) {
-  const Size groups = sweep_panel_groups(Platform::cuda), size = sweep_group(b);
+  const Size groups = sweep_panel_groups(Platform::cuda, n), size = sweep_group(b);
   const Size blocks = groups * ceil_div(n, b);
   // Two windows each, for products; or tiles in double precision, see tile/cuda/sweep_blocks.h.
   const Size windows = 2 * (b + size - 1) * size;
   const Size columns = ceil_div(b, Size{16}), tall = ceil_div(b, Size{8}) + 1;
   const Size tiles = 2 * columns * tall + columns * (columns + 1) / 2;
   const Size wide = 64 * tiles * (is_complex(type) ? 16 : 8) / size_of(type);
-  return blocks * std::max(windows, wide);
+  return blocks * std::max(windows, wide) + n;  // and how far passes have come
 }
 
 Size mirror_tile(Size rows) {
@@ -54,7 +55,7 @@ Size panel_work_bytes(Size b, DType type) {
 // Of the reflectors of stage 2 the most that one rank holds: the first one, since earlier groups
 // are larger.
 Size sweep_share(const PlanRequest& q, Size b) {
-  const Size group = sweep_group(b), groups = sweep_panel_groups(q.platform);
+  const Size group = sweep_group(b), groups = sweep_panel_groups(q.platform, q.n);
   Size sum = 0;
   for (Size panel = 0; b > 1 && panel * groups * group < q.n - 1; panel += q.ranks) {
     for (Size i = panel * groups; i < (panel + 1) * groups && i * group < q.n - 1; ++i) {
@@ -71,7 +72,7 @@ Size sweep_panel_count(const PlanRequest& q, Size b) {
     return 2 * ceil_div(q.n, b) * 2 * (b + group - 1) * group;
   }
   return packed_sweep_panel(q.type, q.n, b) +
-         (q.ranks > 1 ? 2 * sweep_panel_groups(q.platform) * group * q.n : 0);
+         (q.ranks > 1 ? 2 * sweep_panel_groups(q.platform, q.n) * group * q.n : 0);
 }
 
 }  // namespace
@@ -125,7 +126,8 @@ void add_eigen_entries(const PlanRequest& q, const Decisions& decided, EntryList
   list.scratch(Buffer::tridiagonal_vectors, real, rows * n);
   // Also a second place for those of the tridiagonal matrix, in real numbers; and at first one for
   // reflectors, a panel of them at least.
-  const Size waiting = q.ranks > 1 ? std::min(n, sweep_panel_groups(q.platform) * group) * n : 0;
+  const Size waiting =
+      q.ranks > 1 ? std::min(n, sweep_panel_groups(q.platform, q.n) * group) * n : 0;
   list.scratch(Buffer::eigenvectors, t,
                std::max({columns * n, is_complex(t) ? ceil_div(rows * n, 2) : rows * n, waiting}));
   list.scratch(Buffer::back_products, t, std::max({width, 2 * b, group}) * columns + width * width);

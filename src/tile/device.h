@@ -139,7 +139,7 @@
 //                    matrix, A_ij at band[i - j + j ld], ld = 2 b, zero below its half width b; v
 //                    (null: not kept) <- their reflectors
 //   pack_sweeps(lane, batch, v, packed)      packed <- what apply_sweeps wants of their reflectors
-//   apply_sweeps(lane, batch, packed, columns, x, ldx, products)
+//   apply_sweeps(lane, batch, packed, columns, x, ldx, products, info)
 //                    x <- the product of all reflectors times x: groups last to first, in each by
 //                    rising number; products holds batch.size x columns elements
 //   tridiagonal_part(lane, n, band, ld, d, e)    host d, e <- (real) diagonal and sub-diagonal

@@ -58,7 +58,7 @@ template <class T>
 Times chase_and_apply(GpuRank& gpu, Size n, Size b, DeviceArray<T>& band, T* x, Size columns,
                       bool together, Info* info) {
   auto& lane = gpu.context.lanes().update;
-  const Size size = sweep_group(b), width = size * sweep_panel_groups(Platform::cuda);
+  const Size size = sweep_group(b), width = size * sweep_panel_groups(Platform::cuda, n);
   const auto batch = [&](Size first, Size count) {
     return SweepBatch{n, b, first, std::min(count, n - 1 - first), size};
   };
@@ -87,7 +87,8 @@ Times chase_and_apply(GpuRank& gpu, Size n, Size b, DeviceArray<T>& band, T* x, 
     if (n > 2000) {
       times.pack += since(clock);
     }
-    Cuda::apply_sweeps<T>(lane, batch(first, width), packed.get(), columns, x, n, products.get());
+    Cuda::apply_sweeps<T>(lane, batch(first, width), packed.get(), columns, x, n, products.get(),
+                          info);
     if (n > 2000) {
       times.apply += since(clock);
     }

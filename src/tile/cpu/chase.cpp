@@ -295,7 +295,7 @@ void Cpu::pack_sweeps(Lane& lane, const SweepBatch& batch, const T* v, T* packed
 // x <- x - W (V^H x) with W = V T, window by window.
 template <class T>
 void Cpu::apply_sweeps(Lane& lane, const SweepBatch& batch, const T* packed, Size columns, T* x,
-                       Size ldx, T* products) {
+                       Size ldx, T* products, Info*) {
   const T* end = packed + batch.packed();
   for (Size i = batch.groups() - 1; i >= 0; --i) {
     const SweepGroup group = batch.group(i);
@@ -316,7 +316,7 @@ void Cpu::apply_sweeps(Lane& lane, const SweepBatch& batch, const T* packed, Siz
 #define JAXMG_INSTANTIATE(T)                                                         \
   template void Cpu::chase<T>(Lane&, const SweepBatch&, T*, Size, T*, void*, Info*); \
   template void Cpu::pack_sweeps<T>(Lane&, const SweepBatch&, const T*, T*);         \
-  template void Cpu::apply_sweeps<T>(Lane&, const SweepBatch&, const T*, Size, T*, Size, T*);
+  template void Cpu::apply_sweeps<T>(Lane&, const SweepBatch&, const T*, Size, T*, Size, T*, Info*);
 
 JAXMG_INSTANTIATE(float)
 JAXMG_INSTANTIATE(double)

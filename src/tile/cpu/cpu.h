@@ -157,7 +157,7 @@ struct Cpu {
   static void pack_sweeps(Lane& lane, const SweepBatch& batch, const T* v, T* packed);
   template <class T>
   static void apply_sweeps(Lane& lane, const SweepBatch& batch, const T* packed, Size columns, T* x,
-                           Size ldx, T* products);
+                           Size ldx, T* products, Info* info);
   template <class T>
   static void tridiagonal_part(Lane& lane, Size n, const T* band, Size ld, double* d, double* e);
   template <class T>

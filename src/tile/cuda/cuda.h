@@ -180,8 +180,8 @@ struct Cuda {
   template <class T>
   static void pack_sweeps(Lane& lane, const SweepBatch& batch, const T* v, T* packed);
   template <class T>
-  static void apply_sweeps(Lane& lane, const SweepBatch& batch, const T* packed, Size columns, T* x,
-                           Size ldx, T* products);
+  static void apply_sweeps(Lane& lane, const SweepBatch& batch, T* packed, Size columns, T* x,
+                           Size ldx, T* products, Info* info);
   // The same by matrix products, for bands of any width.
   template <class T>
   static void pack_any_sweeps(Lane& lane, const SweepBatch& batch, const T* v, T* packed);

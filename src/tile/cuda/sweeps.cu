@@ -9,13 +9,18 @@
 // each of the three products is an operand of the next without leaving the registers. Only the
 // blocks come through shared memory, in a ring that copies fill ahead.
 //
+// Where warps are fewer than tensor cores can feed, several passes run at once, each some steps
+// behind the one before it.
+//
 // All is in double precision: on these devices tensor cores are as fast with it as other units are
 // with single precision.
 #include <cstdint>
+#include <limits>
 #include <type_traits>
 
 #include "tile/cuda/async_copy.h"
 #include "tile/cuda/cuda.h"
+#include "tile/cuda/flags.h"
 #include "tile/cuda/launch.h"
 #include "tile/cuda/scalar.h"
 #include "tile/cuda/sweep_blocks.h"
@@ -51,7 +56,8 @@ class Columns {
   __device__ void load(Size row, double (&e)[4]) const {
     if constexpr (kComplex) {
       const bool first = row + row_ < n_, second = row + row_ + 1 < n_;
-      const S a = first ? left_[row] : S{0, 0}, b = second ? left_[row + 1] : S{0, 0};
+      const S a = first ? load_shared_by_all(left_ + row) : S{0, 0};
+      const S b = second ? load_shared_by_all(left_ + row + 1) : S{0, 0};
       e[0] = a.re, e[1] = b.re, e[2] = a.im, e[3] = b.im;
     } else {
       load_pair(left_ + row, row, e[0], e[1]);
@@ -89,16 +95,15 @@ class Columns {
   }
 
  private:
-  struct alignas(2 * sizeof(S)) Pair {
-    S first, second;
-  };
+  using Pair = std::conditional_t<sizeof(S) == sizeof(float), float2, double2>;
+  // Other multiprocessors may have written it.
   __device__ void load_pair(const S* p, Size row, double& a, double& b) const {
     if (paired_ && row + row_ + 1 < n_) {
-      const Pair pair = *reinterpret_cast<const Pair*>(p);
-      a = pair.first, b = pair.second;
+      const Pair pair = __ldcg(reinterpret_cast<const Pair*>(p));
+      a = pair.x, b = pair.y;
     } else {
-      a = row + row_ < n_ ? p[0] : S{0};
-      b = row + row_ + 1 < n_ ? p[1] : S{0};
+      a = row + row_ < n_ ? load_shared_by_all(p) : S{0};
+      b = row + row_ + 1 < n_ ? load_shared_by_all(p + 1) : S{0};
     }
   }
   __device__ void store_pair(S* p, Size row, double a, double b) const {
@@ -177,28 +182,28 @@ __device__ void apply_block(double (&window)[2 * Q][4], const double* p) {
   }
 }
 
-// The blocks of all passes in the order of use, copied ahead by all threads together.
-template <int Q, bool Complex>
+// The blocks of every `stride`-th pass in the order of use, copied ahead by all threads together.
+template <int Q, bool Complex, int Slots>
 class BlockRing {
  public:
   using Block = SweepBlock<Q, Complex>;
-  static constexpr int kSlots = Complex ? 2 : 4;
   static constexpr std::size_t kBytes =
-      static_cast<std::size_t>(kSlots) * Block::kSize * sizeof(double);
+      static_cast<std::size_t>(Slots) * Block::kSize * sizeof(double);
 
-  __device__ BlockRing(const SweepPasses& passes, const double* packed, double* slots)
-      : passes_(passes), packed_(packed), slots_(slots), pass_(passes.count() - 1) {
-    for (int i = 0; i < kSlots - 1; ++i) {
+  __device__ BlockRing(const SweepPasses& passes, Size pass, int stride, const double* packed,
+                       double* slots)
+      : passes_(passes), packed_(packed), slots_(slots), pass_(pass), stride_(stride) {
+    for (int i = 0; i < Slots - 1; ++i) {
       copy_next();
     }
   }
   // The next block, for all threads. The one before is not looked at any more.
   __device__ const double* next() {
-    wait_for_copies<kSlots - 2>();
+    wait_for_copies<Slots - 2>();
     __syncthreads();
     copy_next();
     const double* const block = slots_ + read_ * Block::kSize;
-    read_ = read_ + 1 == kSlots ? 0 : read_ + 1;
+    read_ = read_ + 1 == Slots ? 0 : read_ + 1;
     return block;
   }
 
@@ -216,35 +221,92 @@ class BlockRing {
         half_ = 1;
         if (++step_ >= passes_.steps_of(pass_)) {
           step_ = 0;
-          --pass_;
+          pass_ -= stride_;
         }
       }
     }
     commit_copies();
-    written_ = written_ + 1 == kSlots ? 0 : written_ + 1;
+    written_ = written_ + 1 == Slots ? 0 : written_ + 1;
   }
 
   const SweepPasses& passes_;
   const double* packed_;
   double* slots_;
   Size pass_, step_ = 0;
+  int stride_;
   int half_ = 1;
   int written_ = 0, read_ = 0;
 };
 
+// How passes over the same columns follow each other: the steps that each has done. null: they do
+// not run at once.
+struct PassFlags {
+  int* done;
+  int* failed;
+};
+
+// One pass beside others.
+class PassTurn {
+ public:
+  __device__ PassTurn(const PassFlags& flags, Size pass, Size passes, Size columns, Size column)
+      : failed_(flags.failed) {
+    if (flags.done != nullptr) {
+      own_ = flags.done + pass * columns + column;
+      before_ = pass + 1 < passes ? own_ + columns : nullptr;
+    }
+  }
+  // Until the pass before has done so many steps.
+  __device__ void await(Size steps) {
+    const int needed = static_cast<int>(steps);
+    if (before_ != nullptr && seen_ < needed) {
+      if (threadIdx.x % 32 == 0) {
+        seen_ = wait_for(before_, needed, failed_);
+      }
+      seen_ = __shfl_sync(~0u, seen_, 0);
+    }
+  }
+  // What the block has stored in these steps, all threads having met since, is there to be read.
+  __device__ void tell(Size steps) const {
+    if (own_ != nullptr && threadIdx.x == 0) {
+      store_release(own_, static_cast<int>(steps));
+    }
+  }
+  __device__ void finish() const {
+    if (own_ != nullptr) {
+      __syncthreads();
+      tell(std::numeric_limits<int>::max());
+    }
+  }
+
+ private:
+  int* own_ = nullptr;
+  const int* before_ = nullptr;
+  int* failed_;
+  int seen_ = 0;
+};
+
 // One step of a pass whose window begins with tile `First` of the registers.
-template <int Q, int First, class S>
-__device__ void pass_step(const Columns<S>& columns, BlockRing<Q, Columns<S>::kComplex>& ring,
-                          double (&window)[2 * Q][4], Size row, bool last) {
+template <int Q, int First, class S, class Ring>
+__device__ void pass_step(const Columns<S>& columns, Ring& ring, PassTurn& turn,
+                          double (&window)[2 * Q][4], Size begin, Size step, bool last) {
   constexpr bool complex = Columns<S>::kComplex;
+  const Size row = begin + 8 * Q * step;
   if (!last) {
     columns.template announce<8 * Q>(row + 16 * Q);
   }
   apply_block<Q, complex, (First + Q / 2) % (2 * Q)>(window, ring.next());
-  apply_block<Q, complex, First>(window, ring.next());
+  const double* const block = ring.next();
+  if (step > 0) {
+    turn.tell(step);  // by now the stores of the last step have arrived
+  }
+  apply_block<Q, complex, First>(window, block);
 #pragma unroll
   for (int r = 0; r < Q; ++r) {
     columns.store(row + 8 * r, window[First + r]);
+  }
+  if (!last) {
+    // It has stored its first step + 2 blocks of rows, which begin one block further down.
+    turn.await(step + 2);
   }
 #pragma unroll
   for (int r = 0; r < Q; ++r) {
@@ -256,26 +318,33 @@ __device__ void pass_step(const Columns<S>& columns, BlockRing<Q, Columns<S>::kC
   }
 }
 
-template <int Q, class S>
+// Block `stride` c + h takes the h-th of every `stride` passes over the c-th set of columns.
+template <int Q, int Slots, class S>
 __global__ void __launch_bounds__(32 * kMostWarps, 1)
-    apply_sweeps_kernel(SweepPasses passes, const double* packed, S* x, Size ldx, Size columns) {
+    apply_sweeps_kernel(SweepPasses passes, int stride, PassFlags flags, const double* packed, S* x,
+                        Size ldx, Size columns) {
   extern __shared__ double slots[];
-  const Size warp = static_cast<Size>(blockIdx.x) * (blockDim.x / 32) + threadIdx.x / 32;
+  const Size set = blockIdx.x / stride, sets = gridDim.x / stride, count = passes.count();
+  const Size first = count - 1 - blockIdx.x % stride;
+  const Size warp = set * (blockDim.x / 32) + threadIdx.x / 32;
   const Columns<S> mine(x, ldx, passes.batch.n, columns, warp * Columns<S>::kWidth);
-  BlockRing<Q, Columns<S>::kComplex> ring(passes, packed, slots);
+  BlockRing<Q, Columns<S>::kComplex, Slots> ring(passes, first, stride, packed, slots);
   double window[2 * Q][4];
-  for (Size pass = passes.count() - 1; pass >= 0; --pass) {
+  for (Size pass = first; pass >= 0; pass -= stride) {
+    PassTurn turn(flags, pass, count, sets, set);
     const Size begin = passes.begin(pass), steps = passes.steps_of(pass);
+    turn.await(1);
 #pragma unroll
     for (int r = 0; r < 2 * Q; ++r) {
       mine.load(begin + 8 * r, window[r]);
     }
     for (Size step = 0; step < steps; ++step) {
-      pass_step<Q, 0>(mine, ring, window, begin + 8 * Q * step, step + 1 == steps);
+      pass_step<Q, 0>(mine, ring, turn, window, begin, step, step + 1 == steps);
       if (++step < steps) {
-        pass_step<Q, Q>(mine, ring, window, begin + 8 * Q * step, step + 1 == steps);
+        pass_step<Q, Q>(mine, ring, turn, window, begin, step, step + 1 == steps);
       }
     }
+    turn.finish();
   }
 }
 
@@ -296,23 +365,68 @@ void pack_blocks(CudaLane& lane, const SweepPasses& passes, const D* v, double* 
   JAXMG_CUDA_CHECK(cudaGetLastError());
 }
 
+// How many threads have a block, and how many passes run at once.
+struct SweepGrid {
+  Size warps;
+  Size together;
+};
+
+template <int Q, int Slots, class D>
+void launch_sweeps(CudaLane& lane, const SweepPasses& passes, const SweepGrid& grid,
+                   const double* packed, Size columns, D* x, Size ldx, int* numbers, Info* info) {
+  constexpr std::size_t bytes = BlockRing<Q, Columns<D>::kComplex, Slots>::kBytes;
+  const Size sets = ceil_div(columns, Columns<D>::kWidth * grid.warps);
+  PassFlags flags{nullptr, numbers};
+  if (grid.together > 1) {
+    flags.done = numbers + 1;
+    JAXMG_CUDA_CHECK(cudaMemsetAsync(
+        numbers, 0, static_cast<std::size_t>(1 + passes.count() * sets) * sizeof(int),
+        lane.stream()));
+  }
+  const auto kernel = apply_sweeps_kernel<Q, Slots, D>;
+  allow_shared_memory(kernel, bytes);
+  kernel<<<static_cast<unsigned>(sets * grid.together), static_cast<unsigned>(32 * grid.warps),
+           bytes, lane.stream()>>>(passes, static_cast<int>(grid.together), flags, packed, x, ldx,
+                                   columns);
+  JAXMG_CUDA_CHECK(cudaGetLastError());
+  if (grid.together > 1) {
+    for_each(lane, 1, 1, [=] __device__(Size, Size) {
+      if (*numbers != 0 && info->kind == 0) {
+        info->kind = static_cast<std::int32_t>(Kind::no_convergence);
+        info->position = static_cast<std::int32_t>(passes.batch.first + 1);
+      }
+    });
+  }
+}
+
+// Few columns: blocks of half the size, and as many passes at once as the device holds, since each
+// waits for another.
 template <int Q, class D>
-void apply_blocks(CudaLane& lane, const SweepPasses& passes, const double* packed, Size columns,
-                  D* x, Size ldx) {
-  int processors = 0;
+void apply_blocks(CudaLane& lane, const SweepPasses& passes, double* packed, Size columns, D* x,
+                  Size ldx, Info* info) {
+  constexpr bool complex = Columns<D>::kComplex;
+  constexpr Size half = kMostWarps / 2;
+  using Ring = BlockRing<Q, complex, 2>;
+  const auto kernel = apply_sweeps_kernel<Q, 2, D>;
+  allow_shared_memory(kernel, Ring::kBytes);
+  int processors = 0, resident = 0;
   JAXMG_CUDA_CHECK(
       cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, lane.device()));
-  // A warp for each tensor core first.
-  const Size tasks = ceil_div(columns, Columns<D>::kWidth);
-  const Size warps =
-      ceil_div(tasks, Size{kMostWarps / 2}) <= processors ? kMostWarps / 2 : kMostWarps;
-  const auto kernel = apply_sweeps_kernel<Q, D>;
-  constexpr std::size_t bytes = BlockRing<Q, Columns<D>::kComplex>::kBytes;
-  allow_shared_memory(kernel, bytes);
-  const auto grid = static_cast<unsigned>(ceil_div(tasks, warps));
-  kernel<<<grid, static_cast<unsigned>(32 * warps), bytes, lane.stream()>>>(passes, packed, x, ldx,
-                                                                            columns);
-  JAXMG_CUDA_CHECK(cudaGetLastError());
+  JAXMG_CUDA_CHECK(
+      cudaOccupancyMaxActiveBlocksPerMultiprocessor(&resident, kernel, 32 * half, Ring::kBytes));
+  const Size sets = ceil_div(columns, Columns<D>::kWidth * half);
+  Size together = passes.count();
+  while (together > 1 && together * sets > Size{resident} * processors) {
+    --together;
+  }
+  int* const numbers = reinterpret_cast<int*>(packed + 2 * passes.count() * passes.steps *
+                                                           SweepBlock<Q, complex>::kSize);
+  if (together > 1) {
+    return launch_sweeps<Q, 2>(lane, passes, {half, together}, packed, columns, x, ldx, numbers,
+                               info);
+  }
+  launch_sweeps<Q, complex ? 2 : 4>(lane, passes, {sets <= processors ? half : kMostWarps, 1},
+                                    packed, columns, x, ldx, numbers, info);
 }
 
 // body(Q) and true, if there are kernels for bands of this width.
@@ -355,12 +469,12 @@ void Cuda::pack_sweeps(Lane& lane, const SweepBatch& batch, const T* v, T* packe
 }
 
 template <class T>
-void Cuda::apply_sweeps(Lane& lane, const SweepBatch& batch, const T* packed, Size columns, T* x,
-                        Size ldx, T* products) {
+void Cuda::apply_sweeps(Lane& lane, const SweepBatch& batch, T* packed, Size columns, T* x,
+                        Size ldx, T* products, Info* info) {
   if (batch.count > 0 && columns > 0 && !with_tiles(batch, [&](auto quarter) {
         apply_blocks<decltype(quarter)::value>(lane, passes_of(batch),
-                                               reinterpret_cast<const double*>(packed), columns,
-                                               on_device(x), ldx);
+                                               reinterpret_cast<double*>(packed), columns,
+                                               on_device(x), ldx, info);
       })) {
     apply_any_sweeps<T>(lane, batch, packed, columns, x, ldx, products);
   }
@@ -368,7 +482,7 @@ void Cuda::apply_sweeps(Lane& lane, const SweepBatch& batch, const T* packed, Si
 
 #define JAXMG_INSTANTIATE(T)                                                  \
   template void Cuda::pack_sweeps<T>(Lane&, const SweepBatch&, const T*, T*); \
-  template void Cuda::apply_sweeps<T>(Lane&, const SweepBatch&, const T*, Size, T*, Size, T*);
+  template void Cuda::apply_sweeps<T>(Lane&, const SweepBatch&, T*, Size, T*, Size, T*, Info*);
 JAXMG_INSTANTIATE(float)
 JAXMG_INSTANTIATE(double)
 JAXMG_INSTANTIATE(std::complex<float>)
