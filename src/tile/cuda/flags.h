@@ -26,6 +26,21 @@ __device__ inline int load_relaxed(const int* p) {
   return value;
 }
 
+// The same among the threads of a block, for numbers in shared memory.
+__device__ inline void store_release_block(int* p, int value) {
+  asm volatile("st.release.cta.s32 [%0], %1;" ::"l"(p), "r"(value) : "memory");
+}
+__device__ inline int load_acquire_block(const int* p) {
+  int value;
+  asm volatile("ld.acquire.cta.s32 %0, [%1];" : "=r"(value) : "l"(p) : "memory");
+  return value;
+}
+// A barrier of the first `Threads` threads of a block.
+template <int Threads>
+__device__ void sync_first() {
+  asm volatile("bar.sync 1, %0;" ::"n"(Threads) : "memory");
+}
+
 // A wait takes microseconds; after so many looks, which take seconds, something is wrong.
 inline constexpr unsigned kMostPolls = 1u << 24;
 
