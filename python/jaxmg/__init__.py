@@ -21,10 +21,11 @@ from ._native import set_threads, set_timeout
 from ._plan import Plan, plan
 from ._polar import polar
 from ._potri import potri
-from ._potrs import SolveInfo, potrs
+from ._potrs import potrs
 from ._progress import progress
 from ._qr_api import qr
 from ._selftest import selftest
+from ._solve_call import SolveInfo
 from ._syevd import syevd
 from .cyclic import (
     cyclic_1d,

@@ -145,7 +145,7 @@ def solve(r: Resolved, a: Array | None, f: Factor, b: Array, *, split: bool = Fa
 
 
 def linear_solve(
-    r: Resolved,
+    r: Any,
     a: Array | None,
     b: Array,
     apply: Callable[[Array, bool], tuple[Array, Any]],

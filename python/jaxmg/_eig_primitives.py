@@ -54,6 +54,10 @@ class ResolvedEig:
     def real_dtype(self) -> str:
         return {"complex64": "float32", "complex128": "float64"}.get(self.dtype, self.dtype)
 
+    @property
+    def is_complex(self) -> bool:
+        return self.dtype != self.real_dtype
+
     @functools.cached_property
     def call_id(self) -> int:
         """Equal in all processes that make this call, most likely different for other calls."""

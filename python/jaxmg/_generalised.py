@@ -20,12 +20,13 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from . import _eig, _matmul, _natural
+from ._decomposition import Results
 from ._eig import NO_TANGENT
 from ._hermitian import valid_part, weight
 from ._layout import NATURAL, Resolved, resolve_plan
 from ._matmul import Ring
 from ._operands import pad_rows
-from ._syevd import Call, Results, eigen_call
+from ._syevd import EigenCall, decompose
 from ._triangular_primitives import trsm_p
 
 TYPES = (1, 2, 3)
@@ -41,7 +42,7 @@ class GeneralisedCall:
         triangle: which triangle of A and B is valid, as in Resolved.
     """
 
-    eig: Call
+    eig: EigenCall
     type: int
     triangle: int
 
@@ -130,19 +131,20 @@ def generalised_call(call: GeneralisedCall, a: Array, b: Array) -> Results:
     """The program of one call."""
     r, ring, enter = call.eig.r, call.ring, call.eig.operand.enter
     if r.n == 0:
-        return eigen_call(call.eig, a)
+        return decompose(call.eig, a)
     a = call.whole(_eig.enter(r, enter(a)))
     lower, failure = _factor(call, call.whole(_eig.enter(r, enter(b))))
     if call.type == 1:
         c = _congruent(call, lower, a)
     else:
         c = _matmul.adjoint_times(ring, lower, _matmul.times(ring, a, lower), r.n)
-    out = eigen_call(dataclasses.replace(call.eig, average=True), c)
-    if out.v is not None:
+    averaged = dataclasses.replace(call.eig.wanted, average=True)
+    out = decompose(dataclasses.replace(call.eig, wanted=averaged), c)
+    if out.right is not None:
         if call.type == 3:
-            out.v = _matmul.times(ring, lower, out.v)
+            out.right = _matmul.times(ring, lower, out.right)
         else:
-            out.v = _solved(call, lower, out.v, adjoint=True)
+            out.right = _solved(call, lower, out.right, adjoint=True)
     out.info = jnp.where(failure[0] != 0, failure, out.info)
     return out
 

@@ -5,71 +5,53 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import Array
 
-from . import _cholesky, _complement, _matmul, _polar_rules, _svd, errors
-from ._arguments import check_backend, check_tile, giving_away
-from ._context import calling_on
+from . import _cholesky, _complement, _matmul, _polar_rules, _svd
+from ._arguments import check_backend, check_tile
+from ._decomposition import Call, Program, Results
 from ._layout import AnyMesh
-from ._matrix_operand import Operand, prepare_matrix
+from ._matrix_operand import prepare_matrix
 from ._polar import resolve_polar
-from ._potrs import Specs
-from ._resolve import is_concrete
+from ._preparation import Specs
 from ._spectral_memory import check_bytes, svd_bytes
 from ._svd import ResolvedSvd
 
 
 @dataclasses.dataclass(frozen=True)
-class Call:
-    """Everything static about one call.
+class Wanted:
+    """What a call is to return.
 
     Attributes:
-        r: the decomposition of A, or of A^H if A has more columns than rows.
-        operand: the matrix.
-        want_u, want_vh: which singular vectors are wanted.
+        u, vh: which singular vectors.
         full: whether they are to be completed to square matrices.
-        report: whether a failure is an error under checkify.
     """
 
-    r: ResolvedSvd
-    operand: Operand
-    want_u: bool = True
-    want_vh: bool = True
+    u: bool = True
+    vh: bool = True
     full: bool = False
-    report: bool = False
 
 
-@dataclasses.dataclass
-class Results:
-    """What a call computed. A pytree."""
-
-    u: Any = None
-    s: Any = None
-    vh: Any = None
-    info: Any = None
+# Of A, or of A^H if A has more columns than rows.
+SvdCall = Call[ResolvedSvd, Wanted]
 
 
-jax.tree_util.register_dataclass(Results, data_fields=["u", "s", "vh", "info"], meta_fields=[])
-
-
-def _empty(call: Call) -> Results:
-    o = call.operand
-    rows = o.rows if call.full else 0
-    columns = o.columns if call.full else 0
+def _empty(call: SvdCall) -> Results:
+    o, wanted = call.operand, call.wanted
+    rows = o.rows if wanted.full else 0
+    columns = o.columns if wanted.full else 0
     return Results(
-        jnp.eye(o.rows, rows, dtype=o.dtype) if call.want_u else None,
-        jnp.zeros((0,), jnp.finfo(o.dtype).dtype),
-        jnp.eye(columns, o.columns, dtype=o.dtype) if call.want_vh else None,
-        jnp.zeros((8,), jnp.int32),
+        values=jnp.zeros((0,), jnp.finfo(o.dtype).dtype),
+        left=jnp.eye(o.rows, rows, dtype=o.dtype) if wanted.u else None,
+        right=jnp.eye(columns, o.columns, dtype=o.dtype) if wanted.vh else None,
+        info=jnp.zeros((8,), jnp.int32),
     )
 
 
-def svd_call(call: Call, a: Array) -> Results:
+def decompose(call: SvdCall, a: Array) -> Results:
     """The program of one call."""
-    r, o = call.r, call.operand
+    r, o, wanted = call.r, call.operand, call.wanted
     if r.n == 0:
         return _empty(call)
     wide = o.rows < o.columns
@@ -77,24 +59,21 @@ def svd_call(call: Call, a: Array) -> Results:
     if wide:  # A^H = U s V^H gives A = V s U^H
         a = _matmul.adjoint(r.ring, a, o.rows)
     out = Results()
-    if call.want_u or call.want_vh:
-        u, out.s, v, out.info = _svd.decompose(r, a)
-        if call.full and r.m > r.n and (call.want_vh if wide else call.want_u):
-            u = _complement.completed(r, u)
-        left, right, length = (v, u, r.m) if wide else (u, v, r.n)
-        if call.want_u:
-            out.u = left
-        if call.want_vh:
-            out.vh = _matmul.adjoint(r.ring, right, length)
-    else:
-        out.s, out.info = _svd.values(r, a)
-    if call.report:
-        _cholesky.report("gesvd", out.info)
+    if not (wanted.u or wanted.vh):
+        out.values, out.info = _svd.values(r, a)
+        return out
+    u, out.values, v, out.info = _svd.decompose(r, a)
+    if wanted.full and r.m > r.n and (wanted.vh if wide else wanted.u):
+        u = _complement.completed(r, u)
+    left, right, length = (v, u, r.m) if wide else (u, v, r.n)
+    if wanted.u:
+        out.left = left
+    if wanted.vh:
+        out.right = _matmul.adjoint(r.ring, right, length)
     return out
 
 
-run_svd = jax.jit(svd_call, static_argnums=0)
-_run_donating = jax.jit(svd_call, static_argnums=0, donate_argnums=1)
+_program: Program[ResolvedSvd, Wanted] = Program("gesvd", decompose)
 
 
 def gesvd(
@@ -169,14 +148,8 @@ def gesvd(
     operand, a = prepare_matrix(
         "gesvd", a, mesh=mesh, in_specs=in_specs, matrix_specs=matrix_specs, rows=m, pad=pad
     )
-    call = Call(
-        ResolvedSvd(resolve_polar(operand, tile)),
-        operand,
-        compute_u,
-        compute_vh,
-        full_matrices,
-        check,
-    )
+    wanted = Wanted(compute_u, compute_vh, full_matrices)
+    call = Call(ResolvedSvd(resolve_polar(operand, tile)), operand, wanted, check)
     r, vectors = call.r, compute_u or compute_vh
     check_bytes(
         "gesvd",
@@ -186,24 +159,15 @@ def gesvd(
         operand.dtype,
         lambda m, n: svd_bytes(r.layout, m, n, operand.dtype, vectors),
     )
-    with calling_on(operand.layout):
-        if donate and is_concrete(a):
-            with giving_away(a, given):
-                out = _run_donating(call, a)
-        else:
-            out = run_svd(call, a)
-    if check and is_concrete(out.info):
-        failure = errors.from_info(np.asarray(out.info).tolist(), "gesvd")
-        if failure is not None:
-            raise failure
+    out = _program(call, a, given=given if donate else None, check=check)
     padded = m is not None
     results = []
     if compute_u:
-        results.append(operand.leave(out.u, operand.rows, padded=padded))
-    results.append(out.s)
+        results.append(operand.leave(out.left, operand.rows, padded=padded))
+    results.append(out.values)
     if compute_vh:
         rows = operand.columns if full_matrices else min(operand.rows, operand.columns)
-        results.append(operand.leave(out.vh, rows, padded=padded))
+        results.append(operand.leave(out.right, rows, padded=padded))
     if return_status:
         results.append(_cholesky.jitted_status(out.info))
     return results[0] if len(results) == 1 else tuple(results)

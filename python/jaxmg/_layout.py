@@ -26,6 +26,7 @@ _ROUTINES = """
     geqrf ormqr orgqr qr_r geqrs
     syevd
     trsm cholupdate
+    getri
 """
 ROUTINES = {name: i for i, name in enumerate(_ROUTINES.split())}
 RELABELLED, NATURAL = 0, 1  # orders of elimination
@@ -223,6 +224,7 @@ class Resolved:
             triangle=self.triangle,
             exposed=self.exposed,
             precision=SPLIT,
+            routine=self.routine,
         )
         return low.to_gathered() if self.gathered else low
 

@@ -27,7 +27,7 @@ from ._dot import dot
 from ._layout import AnyMesh
 from ._memory import check_qr_memory
 from ._operands import gathered, on_mesh, pad_rows, reshard
-from ._potrs import Specs
+from ._preparation import Specs
 from ._qr_api import check_rectangular, layout_of
 from ._qr_layout import QrLayout, resolve_qr
 from ._resolve import check_specs, is_concrete

@@ -8,7 +8,7 @@ determinant. One factorisation serves values, forward and reverse mode, at any o
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -21,7 +21,7 @@ from ._cholesky import rows_over_devices
 from ._dot import contract, dot
 from ._hermitian import places
 from ._layout import Resolved
-from ._lu_primitives import getdet_p, getrf_p, getrs_p
+from ._lu_primitives import getdet_p, getrf_p, getri_p, getrs_p
 from ._operands import (
     constrain_rows,
     gathered,
@@ -111,46 +111,54 @@ def solve(
     if b.shape[1] == 0:
         return b
     f = stopped(f)
+
+    def apply(rhs: Array, replicated: bool, transposed: bool) -> tuple[Array, None]:
+        return getrs_p.bind(*f, rhs, r=r, replicated=replicated, transpose=transposed)[0], None
+
+    return linear_solve(r, a, b, apply, split=split, transpose=transpose)[0]
+
+
+def linear_solve(
+    r: Resolved,
+    a: Array | None,
+    b: Array,
+    apply: Callable[[Array, bool, bool], tuple[Array, Any]],
+    *,
+    split: bool,
+    transpose: bool = False,
+) -> tuple[Array, Any]:
+    """The derivative rules of x = A^-1 b or A^-T b, whatever computes it.
+
+    Args:
+        r, a, b, split, transpose: as of :func:`solve`.
+        apply: (rhs, replicated, transposed) -> x and what comes along with it, without
+            derivatives.
+    """
     layout = r.layout
     spec = type_spec(b) if layout.explicit else None
 
     def as_b(x: Array) -> Array:
         return x if spec is None else reshard(layout, x, spec)
 
-    def run(transposed: bool, rhs: Array) -> Array:
+    def run(transposed: bool, rhs: Array) -> tuple[Array, Any]:
         if split:
-            padded = pad_rows(rhs, r.padded_rows)
-            (x,) = getrs_p.bind(*f, padded, r=r, replicated=False, transpose=transposed)
-            return as_b(x[: r.n])
-        rhs = gathered(layout, rhs)
-        return as_b(getrs_p.bind(*f, rhs, r=r, replicated=True, transpose=transposed)[0])
+            x, more = apply(pad_rows(rhs, r.padded_rows), False, transposed)
+            return as_b(x[: r.n]), more
+        x, more = apply(gathered(layout, rhs), True, transposed)
+        return as_b(x), more
 
     def product(x: Array) -> Array:
         # Without A nothing but the type of this product is ever used.
         return x if a is None else as_b(matvec(r, a, x, transpose))
 
-    x: Array = lax.custom_linear_solve(
+    found: tuple[Array, Any] = lax.custom_linear_solve(
         product,
         b,
         lambda _, rhs: run(transpose, rhs),
         transpose_solve=lambda _, rhs: run(not transpose, rhs),
+        has_aux=True,
     )
-    return x
-
-
-def _identity(r: Resolved) -> Array:
-    """Of n columns, with rows of zeros below up to the ranks' capacity, split over the ranks."""
-    layout = r.layout
-    shape = (r.padded_rows, r.n)
-    if layout.explicit:
-        where = layout.typed(layout.rows_spec)
-        row, column = (
-            jax.sharding.reshard(lax.broadcasted_iota(jnp.int32, shape, axis), where)
-            for axis in (0, 1)
-        )
-    else:
-        row, column = (lax.broadcasted_iota(jnp.int32, shape, axis) for axis in (0, 1))
-    return constrain_rows(layout, (row == column).astype(r.dtype))
+    return found
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1))
@@ -158,10 +166,10 @@ def _inverse(
     r: Resolved, transpose: bool, a: Array, work: Array, aux: Array, pivots: Array, info: Array
 ) -> Array:
     layout, rows = r.layout, r.padded_rows
-    (x,) = getrs_p.bind(
-        work, aux, pivots, info, _identity(r), r=r, replicated=False, transpose=transpose
-    )
+    (x,) = getri_p.bind(work, pivots, info, r=r)
     x = constrain_rows(layout, x)
+    if transpose:
+        x = _matmul.conj(_matmul.adjoint(_matmul.Ring(layout), x, r.n))
     if a.shape[0] != rows:
         x = gathered(layout, x)[: a.shape[0]]
     elif rows != r.n:

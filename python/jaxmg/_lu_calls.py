@@ -30,6 +30,7 @@ def getrf(r: Resolved, ctx: Array, a: Array, *, natural: bool) -> tuple[Array, A
         n=r.n,
         tile=r.tile,
         natural=int(natural),
+        precision=r.precision,
         backend=BACKENDS[r.backend],
     )
     return work, aux, pivots, info
@@ -59,3 +60,19 @@ def getdet(r: Resolved, ctx: Array, work: Array, pivots: Array, info: Array) -> 
     """Sign (or phase) and logarithm of the absolute value of the determinant."""
     results = (Shape((), jnp.dtype(r.dtype)), Shape((), jnp.dtype(r.real_dtype)))
     return call("jaxmg_getdet", results, {}, ctx, work, pivots, info, n=r.n, tile=r.tile)
+
+
+def getri(r: Resolved, ctx: Array, work: Array, pivots: Array, info: Array) -> Array:
+    """The rows of A^-1, in the place of the factor."""
+    x: Array = call(
+        "jaxmg_getri",
+        Shape(work.shape, work.dtype),
+        {1: 0},
+        ctx,
+        work,
+        pivots,
+        info,
+        n=r.n,
+        tile=r.tile,
+    )
+    return x

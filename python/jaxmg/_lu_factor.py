@@ -113,6 +113,19 @@ def _inverse(r: Resolved, a: Array, f: Factor) -> Array:
     return x if x.shape[0] == r.n else gathered(r.layout, x)[: r.n]
 
 
+def _factor_and_invert(r: Resolved, a: Array) -> Array:
+    a = _lu.enter(r, on_mesh(r.layout, a))
+    x = _lu.inverse(r, a, _lu.factor(r, a))
+    return x if x.shape[0] == r.n else gathered(r.layout, x)[: r.n]
+
+
+# The factor is never seen, so that the inverse takes its place.
+invert: Callable[..., Array] = on_own_mesh(jax.jit(_factor_and_invert, static_argnums=0))
+invert_in_place: Callable[..., Array] = on_own_mesh(
+    jax.jit(_factor_and_invert, static_argnums=0, donate_argnums=1)
+)
+
+
 @on_own_mesh
 @functools.partial(jax.jit, static_argnums=0)
 def _rcond(r: Resolved, norm: Array, f: Factor) -> Array:

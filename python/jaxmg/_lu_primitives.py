@@ -154,3 +154,36 @@ getdet_p = define(
     ],
     batch_factor_operation,
 )
+
+
+# --- inverse ---------------------------------------------------------------------------------
+
+
+def _getri_block(r: Resolved, ctx: Array, work: Array, pivots: Array, info: Array) -> list[Array]:
+    x = _lu_calls.getri(r, ctx, work, pivots, info)
+    if r.exposed and r.layout.kind == "dist":
+        x = mismatch_to_nan(r, info, x, 0)
+    return [x]
+
+
+def _getri_one_device(r: Resolved, work: Array, pivots: Array, info: Array) -> list[Array]:
+    (x,) = getri_p.bind(work[: r.n], pivots, info, r=r.on_one_rank)
+    return [pad_rows(mismatch_to_nan(r, info, x, 1), r.padded_rows)]
+
+
+getri_p = define(
+    "jaxmg_getri",
+    Operation(
+        block=_getri_block,
+        one_device=_getri_one_device,
+        pad=lambda r, *arrays: arrays,
+        specs=lambda layout: (
+            (rows_spec(layout), REPLICATED, REPLICATED),
+            (rows_spec(layout),),
+        ),
+    ),
+    lambda work, pivots, info, *, r: [
+        typed(work, r.layout, (r.padded_rows, r.n), work.dtype, rows_spec(r.layout))
+    ],
+    batch_factor_operation,
+)

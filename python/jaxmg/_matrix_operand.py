@@ -10,7 +10,7 @@ from jax import Array
 from ._arguments import cast, check_matrix, common_dtype, host_or_device, place_matrix
 from ._layout import AnyMesh, Layout
 from ._operands import gathered, on_mesh
-from ._potrs import Specs, local_row_count, without_local_padding
+from ._preparation import Specs, local_row_count, without_local_padding
 from ._resolve import check_mesh, check_specs, resolve
 
 

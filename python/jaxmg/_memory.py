@@ -23,7 +23,7 @@ STAGES = {
     "lu_solve": ("getrf", "getrs"),
     "getrf": ("getrf",),
     "slogdet": ("getrf", "getdet"),
-    "inv": ("getrf", "getrs"),
+    "inv": ("getrf", "getri"),
     "qr": ("geqrf", "orgqr"),
     "least_squares": ("geqrf", "geqrs"),
     "syevd": ("syevd",),
@@ -60,8 +60,6 @@ def stage_plans(
         options: dict[str, Any] = {"nrhs": nrhs, "tile": tile, "mirror": mirror}
         options["backend"] = backend
         options["precision"] = min(precision, SPLIT) if dtype == "float32" else 0
-        if routine == "inv":  # a solution for the rows of the identity
-            options |= {"nrhs": n, "replicated_rhs": False}
         if stage == "syevd":
             options |= {"columns": columns, "vectors": vectors}
         if stage in _RECTANGULAR:

@@ -112,7 +112,7 @@ _CHOLESKYS = {
     "lu_solve": 2.0,
     "getrf": 2.0,
     "slogdet": 2.0,
-    "inv": 8.0,
+    "inv": 6.0,
     "syevd": 11.0,
 }
 

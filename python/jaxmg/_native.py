@@ -29,6 +29,7 @@ TARGETS = (
     "jaxmg_potri",
     "jaxmg_getrf",
     "jaxmg_getrs",
+    "jaxmg_getri",
     "jaxmg_getdet",
     "jaxmg_geqrf",
     "jaxmg_ormqr",

@@ -26,6 +26,8 @@ _PURPOSE = {
     "fall_back_copy": "copy of the matrix for a fall-back",
     "split_even": "its half-precision parts, even",
     "split_odd": "its half-precision parts, odd",
+    "row_block": "rows of a step",
+    "split_block": "their half-precision parts",
     "row_scale": "scaling by powers of two",
     "inverse_scale": "the same, inverse",
     "panel_inverse": "inverted blocks of a diagonal tile",
@@ -46,8 +48,6 @@ _PURPOSE = {
     "pivots": "row interchanges",
     "moves_even": "row moves of even steps",
     "moves_odd": "row moves of odd steps",
-    "inverse_even": "inverted tile of even steps",
-    "inverse_odd": "inverted tile of odd steps",
     "row_order": "order of rows",
     "permuted_rhs": "right-hand sides, reordered",
     "phases": "signs of the ranks",
@@ -219,7 +219,7 @@ def plan(
     if engine != "native":
         _native.require_backend(engine, platform, ranks)
     arithmetic = precision_of(precision)
-    mixed = arithmetic == MIXED and name in LOWER and routine in ("potrs", "potrf")
+    mixed = arithmetic == MIXED and name in LOWER and routine in ("potrs", "potrf", "lu_solve")
     mixed = mixed and engine == "native"
 
     def needed(

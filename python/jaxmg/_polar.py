@@ -7,63 +7,48 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import Array
 
-from . import _cholesky, _matmul, _polar_rules, errors
-from ._arguments import check_backend, check_tile, giving_away
-from ._context import calling_on
+from . import _cholesky, _matmul, _polar_rules
+from ._arguments import check_backend, check_tile
+from ._decomposition import Call, Program, Results
 from ._gather import threshold
 from ._layout import AnyMesh
 from ._matmul import Ring
 from ._matrix_operand import Operand, prepare_matrix
-from ._potrs import Specs
+from ._preparation import Specs
 from ._qdwh import ResolvedPolar
-from ._resolve import is_concrete
 from ._spectral_memory import check_bytes, polar_bytes
 
 
 @dataclasses.dataclass(frozen=True)
-class Call:
-    """Everything static about one call.
+class Wanted:
+    """What a call is to return.
 
     Attributes:
-        r: the decomposition of A, or of A^H if A has more columns than rows.
-        operand: the matrix.
-        want_h, left: whether the Hermitian factor is wanted, and whether on the left.
-        report: whether a failure is an error under checkify.
+        h: whether the Hermitian factor is wanted,
+        left: and whether on the left.
     """
 
-    r: ResolvedPolar
-    operand: Operand
-    want_h: bool = True
+    h: bool = True
     left: bool = False
-    report: bool = False
 
 
-@dataclasses.dataclass
-class Results:
-    """What a call computed. A pytree."""
-
-    u: Any = None
-    h: Any = None
-    info: Any = None
+# Of A, or of A^H if A has more columns than rows.
+PolarCall = Call[ResolvedPolar, Wanted]
 
 
-jax.tree_util.register_dataclass(Results, data_fields=["u", "h", "info"], meta_fields=[])
-
-
-def _empty(call: Call) -> Results:
+def _empty(call: PolarCall) -> Results:
     o = call.operand
-    size = o.rows if call.left else o.columns
+    size = o.rows if call.wanted.left else o.columns
     return Results(
-        jnp.zeros((o.rows, o.columns), o.dtype),
-        jnp.zeros((size, size), o.dtype) if call.want_h else None,
-        jnp.zeros((8,), jnp.int32),
+        left=jnp.zeros((o.rows, o.columns), o.dtype),
+        right=jnp.zeros((size, size), o.dtype) if call.wanted.h else None,
+        info=jnp.zeros((8,), jnp.int32),
     )
 
 
-def polar_call(call: Call, a: Array) -> Results:
+def decompose(call: PolarCall, a: Array) -> Results:
     """The program of one call."""
     r, o = call.r, call.operand
     if r.n == 0:
@@ -73,22 +58,19 @@ def polar_call(call: Call, a: Array) -> Results:
     a = _polar_rules.enter(r, o.enter(a), o.rows)
     if wide:  # A^H = U H gives A = H U^H
         a = _matmul.adjoint(ring, a, o.rows)
-    if call.want_h:
+    if call.wanted.h:
         u, h, info = _polar_rules.decompose(r, a)
-        if call.left != wide:
+        if call.wanted.left != wide:
             h = _matmul.times_adjoint(ring, _matmul.times(ring, u, h), u, r.m)
             h = 0.5 * (h + _matmul.adjoint(ring, h, r.m))
     else:
         (u, info), h = _polar_rules.unitary(r, a), None
     if wide:
         u = _matmul.adjoint(ring, u, r.m)
-    if call.report:
-        _cholesky.report("polar", info)
-    return Results(u, h, info)
+    return Results(left=u, right=h, info=info)
 
 
-run_polar = jax.jit(polar_call, static_argnums=0)
-_run_donating = jax.jit(polar_call, static_argnums=0, donate_argnums=1)
+_program: Program[ResolvedPolar, Wanted] = Program("polar", decompose)
 
 
 def polar(
@@ -161,31 +143,16 @@ def polar(
     operand, a = prepare_matrix(
         "polar", a, mesh=mesh, in_specs=in_specs, matrix_specs=matrix_specs, rows=m, pad=pad
     )
-    call = Call(
-        resolve_polar(operand, tile),
-        operand,
-        compute_h,
-        side == "left",
-        check,
-    )
+    call = Call(resolve_polar(operand, tile), operand, Wanted(compute_h, side == "left"), check)
     r = call.r
     check_bytes(
         "polar", r.layout, r.m, r.n, r.dtype, lambda m, n: polar_bytes(r.layout, m, n, r.dtype)
     )
-    with calling_on(operand.layout):
-        if donate and is_concrete(a):
-            with giving_away(a, given):
-                out = _run_donating(call, a)
-        else:
-            out = run_polar(call, a)
-    if check and is_concrete(out.info):
-        failure = errors.from_info(np.asarray(out.info).tolist(), "polar")
-        if failure is not None:
-            raise failure
-    results = [operand.leave(out.u, operand.rows, padded=m is not None)]
+    out = _program(call, a, given=given if donate else None, check=check)
+    results = [operand.leave(out.left, operand.rows, padded=m is not None)]
     if compute_h:
         size = operand.rows if side == "left" else operand.columns
-        results.append(operand.leave(out.h, size, padded=m is not None))
+        results.append(operand.leave(out.right, size, padded=m is not None))
     if return_status:
         results.append(_cholesky.jitted_status(out.info))
     return results[0] if len(results) == 1 else tuple(results)

@@ -23,9 +23,11 @@ from ._context import calling_on
 from ._layout import MIXED, AnyMesh
 from ._memory import check_memory
 from ._operands import gathered
-from ._potrs import Call, Specs, prepare_matrix, solve_call
+from ._potrs import solve_call
+from ._preparation import Specs, prepare_matrix
 from ._prepared import Prepared, signature
 from ._resolve import check_mesh, check_specs, is_concrete
+from ._solve_call import Call
 
 run_inverse = jax.jit(solve_call, static_argnums=0)
 _run_donating = jax.jit(solve_call, static_argnums=0, donate_argnums=1)

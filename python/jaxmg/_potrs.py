@@ -3,120 +3,24 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
-from jax.sharding import PartitionSpec
 
-from . import _cholesky, _manual, _mixed, _native, errors
-from ._arguments import (
-    cast,
-    check_backend,
-    check_matrix,
-    check_rhs,
-    check_tile,
-    common_dtype,
-    giving_away,
-    host_or_device,
-    place_matrix,
-    place_rhs,
-    precision_of,
-    release,
-    triangle_of,
-)
+from . import _cholesky, _manual, _mixed, errors
+from ._arguments import check_backend, check_tile, precision_of, release
 from ._context import calling_on
-from ._gather import small
-from ._layout import AnyMesh, Layout, Resolved, resolve_plan
+from ._layout import AnyMesh
 from ._memory import check_memory
 from ._operands import constrain, on_mesh
+from ._preparation import Specs, prepare, without_local_padding
 from ._prepared import Prepared, signature
-from ._resolve import check_mesh, check_specs, is_concrete, resolve, rhs_spec, splits_rows
+from ._resolve import check_mesh, check_specs, is_concrete
+from ._solve_call import Call, Results, run_in_place, solve_info
 from ._vma import varying
-from .padding import calculate_padding
-
-Specs = PartitionSpec | tuple[PartitionSpec, ...] | list[PartitionSpec] | None
-
-
-@dataclasses.dataclass(frozen=True)
-class Call:
-    """Everything static about one call.
-
-    Attributes:
-        r: the factorisation.
-        split: whether the rows of b lie on the ranks as those of A do.
-        spec: how x is to be split (None: as it comes).
-        local_rows: rows of each shard that belong to the matrix, if shards are padded one by one.
-        want_status, want_logdet, want_inverse, keep_work: which results are returned besides x.
-        report: whether a failure is an error under checkify; needs the status.
-    """
-
-    r: Resolved
-    split: bool = False
-    spec: PartitionSpec | None = None
-    local_rows: int = 0
-    want_status: bool = False
-    want_logdet: bool = False
-    want_inverse: bool = False
-    keep_work: bool = False
-    report: bool = False
-
-
-@dataclasses.dataclass
-class Results:
-    """What a call computed; fields that were not asked for are None. A pytree."""
-
-    x: Any = None
-    logdet: Any = None
-    inverse: Any = None
-    info: Any = None
-    work: Any = None
-
-
-jax.tree_util.register_dataclass(
-    Results, data_fields=["x", "logdet", "inverse", "info", "work"], meta_fields=[]
-)
-
-
-class SolveInfo(NamedTuple):
-    """How a solve went; int32 scalars, equal on all devices.
-
-    Attributes:
-        status: 0, or what :func:`jaxmg.errors.explain` explains.
-        iterations: with ``precision="mixed"`` the steps of refinement, or, if the 64-bit factor
-            was needed, -3 when the 32-bit one failed and -31 when refinement did not converge
-            (LAPACK's ITER). Otherwise 0.
-        path: 0: the factor has the precision of the matrix; 1: refined from a 32-bit factor; 2: by
-            conjugate gradients.
-    """
-
-    status: Any
-    iterations: Any
-    path: Any
-
-
-@jax.jit
-def _solve_info(info: Array) -> SolveInfo:
-    return SolveInfo(_cholesky.status(info), info[_mixed.ITERATIONS], info[_mixed.PATH])
-
-
-def without_local_padding(layout: Layout, a: Array, local_rows: int) -> Array:
-    """Drops the rows that pad each shard."""
-    take = lambda block: lax.slice_in_dim(block, 0, local_rows)  # noqa: E731
-    if layout.kind != "dist":
-        return take(a)
-    call = jax.shard_map(
-        take,
-        mesh=layout.mesh,
-        in_specs=layout.rows_spec,
-        out_specs=layout.rows_spec,
-        check_vma=False,
-    )
-    out: Array = call(a)
-    return out
 
 
 def _on_blocks(call: Call, a: Array, b: Array | None) -> Results:
@@ -208,147 +112,6 @@ def solve_call(call: Call, a: Array, b: Array | None = None) -> Results:
 
 run = jax.jit(solve_call, static_argnums=0)
 _run_donating = jax.jit(solve_call, static_argnums=0, donate_argnums=1)
-
-
-def share_memory(a: Array, b: Array) -> bool:
-    """Whether two arrays are views of the same buffers, as copies to the same place may be."""
-    if a is b:
-        return True
-    first, second = (
-        {shard.data.unsafe_buffer_pointer() for shard in x.addressable_shards} for x in (a, b)
-    )
-    return bool(first & second)
-
-
-Run = Callable[[Call, Array, Array], Results]
-
-
-def run_in_place(run: Run, run_donating: Run, call: Call, a: Array, b: Array) -> Results:
-    """Takes over the buffer of `a`, which is gone afterwards in any case."""
-    if share_memory(a, b):  # a buffer that is given away must not be read under another name
-        out = run(call, a, b)
-        jax.block_until_ready(out.x)
-        a.delete()
-        return out
-    call = dataclasses.replace(call, r=dataclasses.replace(call.r, exposed=True), keep_work=True)
-    with giving_away(a):
-        out = run_donating(call, a, b)
-    out.work = None
-    return out
-
-
-def local_row_count(routine: str, a: Any, n: int, layout: Layout, tile: int) -> int:
-    """Rows of a shard without the padding of ``pad=False``, checked."""
-    blocks = 1 if layout.kind == "manual" else layout.ranks
-    shard = a.shape[0] // blocks
-    rows = n // layout.ranks
-    even = n % layout.ranks == 0 and shard * blocks == a.shape[0]
-    if even and tile and shard == rows + calculate_padding(rows, tile):
-        return rows
-    raise ValueError(
-        f"{routine}: a has shape {tuple(a.shape)} on {layout.ranks} devices; accepted are "
-        f"({n}, {n}), with n={n} the padded ({-(-n // layout.ranks) * layout.ranks}, {n}), and "
-        "with pad=False shards padded by calculate_padding(rows, T_A) rows each."
-    )
-
-
-def prepare(
-    routine: str,
-    a: Any,
-    b: Any,
-    *,
-    tile: int,
-    mesh: AnyMesh | None,
-    specs: tuple[PartitionSpec | None, PartitionSpec | None],
-    pad: bool,
-    lower: bool | None,
-    n: int | None,
-    exposed: bool = False,
-    precision: int = 0,
-    factorisation: str = "potrf",
-    backend: str = "native",
-) -> tuple[Call, Any, Any]:
-    """Checks the operands of a solve and works out the call and where the operands belong."""
-    a, b = host_or_device(a, "a"), host_or_device(b, "b")
-    check_matrix(routine, a)
-    dtype = common_dtype(routine, a=a, b=b)
-    a, b = cast(a, dtype), cast(b, dtype)
-    r, a, local_rows = prepare_matrix(
-        routine,
-        a,
-        beside=b,
-        tile=tile,
-        mesh=mesh,
-        spec=specs[0],
-        pad=pad,
-        lower=lower,
-        n=n,
-        exposed=exposed,
-        precision=precision,
-        factorisation=factorisation,
-        backend=backend,
-    )
-    check_rhs(routine, b, r.n)
-    layout = r.layout
-    spec = rhs_spec(b, specs[1], layout)
-    split = splits_rows(spec, layout) and (not layout.explicit or r.n % layout.ranks == 0)
-    call = Call(r, split=split, spec=None if split else spec, local_rows=local_rows)
-    return call, a, place_rhs(b, layout)
-
-
-def prepare_matrix(
-    routine: str,
-    a: Any,
-    *,
-    beside: Any = None,
-    tile: int,
-    mesh: AnyMesh | None,
-    spec: PartitionSpec | None,
-    pad: bool,
-    lower: bool | None,
-    n: int | None,
-    exposed: bool = False,
-    precision: int = 0,
-    factorisation: str = "potrf",
-    backend: str = "native",
-) -> tuple[Resolved, Any, int]:
-    """Checks a matrix and works out its factorisation, where it belongs, and Call.local_rows.
-
-    `beside`: a right-hand side, which may know the mesh if the matrix does not.
-    """
-    size = a.shape[1]
-    if n is not None and int(n) != size:
-        raise ValueError(f"n: got {n} beside a matrix of shape {tuple(a.shape)}; accepted: {size}.")
-    padded_to = 0 if pad else tile
-    layout = resolve(a, beside, n=size, mesh=mesh, spec=spec, padded_to=padded_to)
-    _native.require_backend(backend, layout.platform, layout.ranks)
-    whole = size if layout.kind != "manual" else -(-size // layout.ranks)
-    padded = -(-size // layout.ranks) * layout.ranks
-    local_rows = 0
-    if a.shape[0] != whole and not (n is not None and a.shape[0] == padded):
-        if pad or layout.explicit:
-            hint = ""
-            if a.shape[0] == padded:
-                hint = f" If rows {size} and up are padding, say so with n={size}."
-            raise ValueError(
-                f"{routine}: a has shape {tuple(a.shape)}; accepted is a square matrix.{hint}"
-            )
-        local_rows = local_row_count(routine, a, size, layout, tile)
-    r = resolve_plan(
-        layout,
-        size,
-        str(a.dtype),
-        tile=tile,
-        triangle=triangle_of(lower),
-        exposed=exposed,
-        precision=precision,
-        routine=factorisation,
-        backend=backend,
-    )
-    r = small(r, tile)
-    if local_rows == 0:
-        a = place_matrix(a, layout, size)
-    return r, a, local_rows
 
 
 _prepared: Prepared[Call] = Prepared()
@@ -486,5 +249,5 @@ def potrs(
     if return_status:
         results.append(_cholesky.jitted_status(out.info))
     if return_info:
-        results.append(_solve_info(out.info))
+        results.append(solve_info(out.info))
     return results[0] if len(results) == 1 else tuple(results)

@@ -45,6 +45,7 @@ _NAMES = {
     "cyclic": "redistribution",
     "getrf": "LU factorisation",
     "getrs": "solution",
+    "getri": "inverse",
     "getdet": "determinant",
     "geqrf": "QR factorisation",
     "ormqr": "product with Q",

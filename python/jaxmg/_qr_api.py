@@ -25,7 +25,7 @@ from ._context import calling_on
 from ._layout import AnyMesh, Layout
 from ._memory import check_qr_memory
 from ._operands import constrain, gathered
-from ._potrs import Specs
+from ._preparation import Specs
 from ._qr_layout import QrLayout, resolve_qr
 from ._resolve import check_mesh, check_specs, is_concrete, manual_axes, resolve
 

@@ -130,10 +130,12 @@ def _block_layout(
 ) -> Layout:
     """The layout of a block of an n x n matrix inside shard_map over the axes `manual`."""
     automatic = [x for x in mesh.axis_names if x not in manual and mesh.shape[x] > 1]
+    # A shard_map over these axes, inside the caller's, would do but for derivatives with the
+    # replication check on: JAX 0.7 then gets them wrong, and later versions fail in lowering.
     if automatic:
         raise ValueError(
-            f"the enclosing shard_map leaves the mesh axes {automatic} automatic. Make all axes "
-            "manual (axis_names), or call from outside of shard_map."
+            f"the enclosing shard_map leaves the mesh axes {automatic} automatic: leave axis_names "
+            "out of it, so that all axes are manual, or make this call outside of shard_map."
         )
     rows = a.shape[0]
     wanted = () if spec is None else split_axes(spec)

@@ -5,99 +5,79 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import Array, lax
 
-from . import _cholesky, _eig, _eig_manual, _matmul, _native, errors
+from . import _cholesky, _eig, _eig_manual, _matmul, _native
 from ._arguments import (
     check_backend,
     check_tile,
-    giving_away,
     triangle_of,
 )
-from ._context import calling_on
+from ._decomposition import Call, Program, Results
 from ._eig_primitives import ResolvedEig, resolve_eig
 from ._layout import AnyMesh
 from ._matmul import Ring
-from ._matrix_operand import Operand, prepare_matrix
-from ._potrs import Specs
+from ._matrix_operand import prepare_matrix
+from ._preparation import Specs
 from ._resolve import is_concrete
 from ._spectral_memory import check_bytes, eigen_bytes
 
 
 @dataclasses.dataclass(frozen=True)
-class Call:
-    """Everything static about one call.
+class Wanted:
+    """What a call is to return.
 
     Attributes:
-        r: the decomposition.
-        operand: the matrix.
         vectors: whether eigenvectors are wanted.
         first, count: which of them, and which eigenvalues.
-        report: whether a failure is an error under checkify.
         average: whether (A + A^H) / 2 takes the place of A.
     """
 
-    r: ResolvedEig
-    operand: Operand
     vectors: bool
     first: int
     count: int
-    report: bool = False
     average: bool = False
 
 
-@dataclasses.dataclass
-class Results:
-    """What a call computed. A pytree."""
-
-    w: Any = None
-    v: Any = None
-    info: Any = None
+EigenCall = Call[ResolvedEig, Wanted]
 
 
-jax.tree_util.register_dataclass(Results, data_fields=["w", "v", "info"], meta_fields=[])
-
-
-def _empty(call: Call) -> Results:
-    shape = (call.operand.stored_rows, call.count)
+def _empty(call: EigenCall) -> Results:
+    wanted = call.wanted
+    shape = (call.operand.stored_rows, wanted.count)
     return Results(
-        jnp.zeros((call.count,), call.r.real_dtype),
-        jnp.zeros(shape, call.r.dtype) if call.vectors else None,
-        jnp.zeros((8,), jnp.int32),
+        values=jnp.zeros((wanted.count,), call.r.real_dtype),
+        right=jnp.zeros(shape, call.r.dtype) if wanted.vectors else None,
+        info=jnp.zeros((8,), jnp.int32),
     )
 
 
-def eigen_call(call: Call, a: Array) -> Results:
+def decompose(call: EigenCall, a: Array) -> Results:
     """The program of one call."""
-    r = call.r
+    r, wanted = call.r, call.wanted
     if r.n == 0:
         return _empty(call)
     a = call.operand.enter(a)
     if r.layout.kind == "manual":
         source = _eig_manual.varying(a)
-        out = _eig_manual.decompose(r, call.vectors, source, _eig_manual.enter(r, a))
+        out = _eig_manual.decompose(r, wanted.vectors, source, _eig_manual.enter(r, a))
     else:
         a = _eig.enter(r, a)
-        if call.average:
+        if wanted.average:
             a = 0.5 * (a + _matmul.adjoint(Ring(r.layout), a, r.n))
-        if not call.vectors:
+        if not wanted.vectors:
             out = _eig.values(r, a)
-        elif call.count == r.n:
+        elif wanted.count == r.n:
             out = _eig.decompose(r, a)
         else:
-            out = _eig.some(r, call.first, call.count, a)
+            out = _eig.some(r, wanted.first, wanted.count, a)
     w, *v, info = out
-    if call.report:
-        _cholesky.report("syevd", info)
-    chosen = lax.slice_in_dim(w, call.first, call.first + call.count)
-    return Results(chosen, v[0] if v else None, info)
+    chosen = lax.slice_in_dim(w, wanted.first, wanted.first + wanted.count)
+    return Results(values=chosen, right=v[0] if v else None, info=info)
 
 
-run_eigen = jax.jit(eigen_call, static_argnums=0)
-_run_donating = jax.jit(eigen_call, static_argnums=0, donate_argnums=1)
+eigen: Program[ResolvedEig, Wanted] = Program("syevd", decompose)
 
 
 def prepare_eigen(
@@ -115,7 +95,7 @@ def prepare_eigen(
     subset: tuple[int, int] | None = None,
     in_place: bool = True,
     backend: str = "native",
-) -> tuple[Call, Any]:
+) -> tuple[EigenCall, Any]:
     """Checks the operand and works out the call and where the operand belongs.
 
     `subset`: first and last index of the wanted eigenvalues; `in_place`: whether A may be lost.
@@ -146,7 +126,7 @@ def prepare_eigen(
         )
 
     check_bytes(routine, layout, size, size, r.dtype, needed)
-    return Call(r, operand, vectors, first, count), a
+    return Call(r, operand, Wanted(vectors, first, count)), a
 
 
 def syevd(
@@ -235,25 +215,10 @@ def syevd(
         backend=check_backend("syevd", backend),
     )
     call = dataclasses.replace(call, report=check)
-    out = run_call(call, a, donate, given, check)
-    results = [out.w]
+    out = eigen(call, a, given=given if donate else None, check=check)
+    results = [out.values]
     if return_eigenvectors:
-        results.append(call.operand.leave(out.v, call.operand.columns, padded=n is not None))
+        results.append(call.operand.leave(out.right, call.operand.columns, padded=n is not None))
     if return_status:
         results.append(_cholesky.jitted_status(out.info))
     return results[0] if len(results) == 1 else tuple(results)
-
-
-def run_call(call: Call, a: Any, donate: bool, given: Any, check: bool) -> Results:
-    """Runs a call, giving the matrix away if allowed, and raises what `check` asks for."""
-    with calling_on(call.r.layout):
-        if donate and is_concrete(a):
-            with giving_away(a, given):
-                out: Results = _run_donating(call, a)
-        else:
-            out = run_eigen(call, a)
-    if check and is_concrete(out.info):
-        failure = errors.from_info(np.asarray(out.info).tolist(), "syevd")
-        if failure is not None:
-            raise failure
-    return out

@@ -24,7 +24,7 @@ from ._arguments import (
 from ._context import calling_on
 from ._layout import AnyMesh, Layout, Resolved
 from ._operands import constrain_rows, on_mesh, pad_rows, reshard
-from ._potrs import Specs, without_local_padding
+from ._preparation import Specs, without_local_padding
 from ._primitives import cyclic_order, cyclic_p
 from ._resolve import check_mesh, check_specs, is_concrete, resolve
 from .padding import calculate_padding

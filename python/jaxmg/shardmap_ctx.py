@@ -14,9 +14,10 @@ from ._arguments import check_tile, host_or_device, precision_of
 from ._context import calling_on
 from ._layout import AnyMesh
 from ._potri import prepare_inverse, run_inverse
-from ._potrs import Specs, prepare, run
+from ._potrs import run
+from ._preparation import Specs, prepare
 from ._resolve import check_mesh, check_specs, manual_axes
-from ._syevd import prepare_eigen, run_eigen
+from ._syevd import eigen, prepare_eigen
 
 
 def potrs_shardmap_ctx(
@@ -207,10 +208,9 @@ def syevd_shardmap_ctx(
         n=n,
         vectors=return_eigenvectors,
     )
-    with calling_on(call.r.layout):
-        out = run_eigen(call, operand)
+    out = eigen(call, operand)
     results = [] if inside else [operand]
-    results.append(out.w)
+    results.append(out.values)
     if return_eigenvectors:
-        results.append(call.operand.leave(out.v, call.operand.columns, padded=n is not None))
+        results.append(call.operand.leave(out.right, call.operand.columns, padded=n is not None))
     return (*results, _cholesky.status(out.info).reshape(1))

@@ -269,9 +269,9 @@ class BandReduction {
     for (int r = 0; r < dist_.ranks(); ++r) {
       const Size from = rows_.first_local(r, p.first);
       for (const LocalRun& run : rows_.runs(r, from)) {
-        Device::template copy_strided<T>(lane_, run.rows, p.count,
-                                         panel_ + r * count + run.local - from, ld, run.rows,
-                                         z_ + run.position, n_, run.stride, run.count);
+        Device::template copy_blocks<T>(lane_, run.rows, p.count, run.count,
+                                        panel_ + r * count + run.local - from, ld, run.rows,
+                                        z_ + run.position, n_, run.stride);
       }
     }
   }
@@ -294,9 +294,9 @@ class BandReduction {
                              w, n_);
     for (const LocalRun& run : rows_.runs(me_, rows_.first_local(me_, p.first))) {
       for (const bool first : {true, false}) {
-        Device::template copy_strided<T>(
-            lane_, run.rows, k, x_ + (used_ + (first ? k : 0)) * n_ + run.position, n_, run.stride,
-            x_own_ + (used_ + (first ? 0 : k)) * own_ + run.local, own_, run.rows, run.count);
+        Device::template copy_blocks<T>(
+            lane_, run.rows, k, run.count, x_ + (used_ + (first ? k : 0)) * n_ + run.position, n_,
+            run.stride, x_own_ + (used_ + (first ? 0 : k)) * own_ + run.local, own_, run.rows);
       }
     }
   }

@@ -54,38 +54,27 @@ inline CyclicRows cyclic_rows(const Distribution& contiguous, const Distribution
 
 namespace cyclic_detail {
 
-// Calls block(contiguous row, packed row, n, step) for sets of n rows that lie `step` rows apart in
-// contiguous storage (first row given) and `packed_step` apart among the packed rows.
-//
-// Whole tiles repeat at a fixed distance in both, so they can be covered by one set a tile or by
-// one set a row of the tile, whichever gives fewer.
+// Calls visit(contiguous row, packed row, n, count) for sets of `count` runs of n rows: in
+// contiguous storage a run begins rows.stride rows behind the last, among the packed rows there is
+// nothing between them.
 template <class Visit>
 void for_row_sets(const CyclicRows& rows, Size tile, Visit&& visit) {
   Size packed = 0;
   Size at = *rows.contiguous;
-  const auto run = [&](Size n) {
-    if (n > 0) {
-      visit(at, Size{1}, packed, Size{1}, n);
+  const auto runs = [&](Size n, Size count) {
+    if (n > 0 && count > 0) {
+      visit(at, packed, n, count);
     }
-    packed += n;
+    packed += n * count;
   };
   if (rows.head > 0) {
-    run(rows.head);
+    runs(rows.head, 1);
     at += rows.head + rows.stride - tile;
   }
   const Size whole = (rows.count - rows.head) / tile;
-  if (whole <= tile) {
-    for (Size k = 0; k < whole; ++k, at += rows.stride) {
-      run(tile);
-    }
-  } else {
-    for (Size i = 0; i < tile; ++i) {
-      visit(at + i, rows.stride, packed + i, tile, whole);
-    }
-    packed += whole * tile;
-    at += whole * rows.stride;
-  }
-  run(rows.count - packed);
+  runs(tile, whole);
+  at += whole * rows.stride;
+  runs(rows.count - packed, 1);
 }
 
 // One redistribution, seen from one rank.
@@ -162,23 +151,27 @@ class Redistribution {
 
   // Copies `width` columns of the rows between the shard and a packed block, width x rows.count.
   void move(const CyclicRows& rows, bool contiguous, Size width, T* shard, T* packed, bool pack) {
-    auto& lane = rank_.lanes.update;
-    const auto copy = [&](Size row, Size step, Size packed_row, Size packed_step, Size n) {
+    const auto copy = [&](Size row, Size packed_row, Size n, Size count) {
       T* outside = shard + row * columns_;
       T* inside = packed + packed_row * width;
+      const Size apart = rows.stride * columns_, together = n * width;
       if (pack) {
-        D::copy(lane, width, n, static_cast<const T*>(outside), step * columns_, inside,
-                packed_step * width);
+        copy_runs(width, n, count, outside, columns_, apart, inside, width, together);
       } else {
-        D::copy(lane, width, n, static_cast<const T*>(inside), packed_step * width, outside,
-                step * columns_);
+        copy_runs(width, n, count, inside, width, together, outside, columns_, apart);
       }
     };
     if (contiguous) {
       for_row_sets(rows, tile_, copy);
     } else if (rows.count > 0) {
-      copy(*rows.cyclic, 1, 0, 1, rows.count);
+      copy(*rows.cyclic, 0, rows.count, 1);
     }
+  }
+
+  void copy_runs(Size width, Size n, Size count, const T* from, Size ld_from, Size step_from, T* to,
+                 Size ld_to, Size step_to) {
+    D::copy_blocks(rank_.lanes.update, width, n, count, from, ld_from, step_from, to, ld_to,
+                   step_to);
   }
 
   Rank<D>& rank_;

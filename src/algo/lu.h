@@ -14,26 +14,25 @@
 
 #include "algo/panel_buffers.h"
 #include "algo/rank.h"
+#include "algo/unit_rows.h"
 #include "core/distribution.h"
 #include "tile/lu_panel.h"
+#include "tile/split_lu_panel.h"
 
 namespace jaxmg {
 
 template <class Device, class T, class PanelType = LuPanel<Device, T>>
 class Lu {
  public:
-  // a: n x L columns, ld n. inverse: twice a tile x tile block per local tile, of L, then of U, or
-  // null. pivots, rows: n integers each; row i changed places with row pivots_i, and row i of the
-  // factors belongs to row rows_i of M.
-  Lu(Rank<Device>& rank, const Distribution& dist, T* a, T* inverse, std::int32_t* pivots,
-     std::int32_t* rows, Info* info)
+  // a: n x L columns, ld n. pivots, rows: n integers each; row i changed places with row pivots_i,
+  // and row i of the factors belongs to row rows_i of M.
+  Lu(Rank<Device>& rank, const Distribution& dist, T* a, std::int32_t* pivots, std::int32_t* rows,
+     Info* info)
       : rank_(rank),
         dist_(dist),
         me_(rank.comm.rank()),
         n_(dist.size()),
         a_(a),
-        inverse_(inverse),
-        top_(rank.workspace.template get<T>(Buffer::row_block)),
         pivots_(pivots),
         rows_(rows),
         info_(info),
@@ -58,7 +57,6 @@ class Lu {
     }
     panels_.end();
     interchange_left_columns();
-    invert_diagonal_tiles();
   }
 
  private:
@@ -102,9 +100,7 @@ class Lu {
     auto& lane = rank_.lanes.panel;
     const Tile tile = dist_.tile(k);
     T* const columns = column(tile.local) + first(k);
-    Device::template getrf<T>(lane, n_ - first(k), width(k), columns, n_, first(k),
-                              pivots_ + first(k), first(k), *dist_.global_begin(tile), info_);
-    panel.pack(lane, columns, n_, pivots_ + first(k));
+    panel.factor(lane, columns, n_, pivots_ + first(k), *dist_.global_begin(tile), info_);
   }
 
   // Columns of panel k + 1, if they are mine.
@@ -125,16 +121,37 @@ class Lu {
     if (looks_ahead(k)) {
       ++next;  // done by the look-ahead
     }
-    const LocalIndex begin = dist_.begin(next);
-    const Size columns = LocalIndex(dist_.local_size(me_)) - begin;
+    LocalIndex begin = dist_.begin(next);
+    Size columns = LocalIndex(dist_.local_size(me_)) - begin;
+    if constexpr (PanelType::crowds) {
+      if (looks_ahead(k) && columns > 0) {
+        const Size beside = update_beside_panel(k, begin, columns);
+        begin += beside;
+        columns -= beside;
+      }
+    }
     if (columns > 0) {
       apply(rank_.lanes.update, k, begin, columns);
     }
   }
 
+  // As many columns as take about the time of panel k + 1, which is being made; the others follow
+  // it. Returns their number.
+  Size update_beside_panel(Step k, LocalIndex begin, Size columns) {
+    auto& lanes = rank_.lanes;
+    const Size rows = n_ - first(k) - width(k);
+    const Size beside = Device::columns_beside_panel(lanes, rows, width(k), columns);
+    if (beside > 0) {
+      Device::leave_room(lanes, true);
+      apply(lanes.update, k, begin, beside);
+      Device::leave_room(lanes, false);
+      panels_.await(k + 1, lanes.update);
+    }
+    return beside;
+  }
+
   void apply(typename Device::Lane& lane, Step k, LocalIndex begin, Size columns) {
-    T* const top = top_ ? top_ + *begin * dist_.tile_size() : nullptr;
-    panels_[k].apply(lane, columns, a_ + *begin * n_ + first(k), n_, top);
+    panels_[k].apply(lane, begin, columns, a_ + *begin * n_ + first(k), n_);
   }
 
   // What later panels did to the rows of each column tile below its diagonal tile. Backwards, with
@@ -163,37 +180,56 @@ class Lu {
     }
   }
 
-  // What solves with the factor need.
-  void invert_diagonal_tiles() {
-    if (!inverse_) {
-      return;
-    }
-    auto& lane = rank_.lanes.update;
-    const Size nb = dist_.tile_size();
-    const Size half = dist_.capacity_tiles() * nb * nb;
-    for (LocalTile t(0); *t < dist_.local_tiles(me_); ++t) {
-      const Tile tile{me_, t};
-      const T* const diagonal = column(t) + dist_.eliminated(dist_.step(tile));
-      T* const inverse = inverse_ + *t * nb * nb;
-      Device::template invert_triangle<T>(lane, Uplo::lower, Diag::unit, dist_.rows(tile), diagonal,
-                                          n_, inverse, nb);
-      Device::template invert_triangle<T>(lane, Uplo::upper, Diag::non_unit, dist_.rows(tile),
-                                          diagonal, n_, inverse + half, nb);
-    }
-  }
-
   Rank<Device>& rank_;
   const Distribution& dist_;
   int me_;
   Size n_;
   T* a_;
-  T* inverse_;
-  T* top_;
   std::int32_t* pivots_;
   std::int32_t* rows_;
   Info* info_;
   PanelBuffers<Device, PanelType> panels_;
 };
+
+// What solves with the factor need: inverses of the diagonal tiles, twice a tile x tile block per
+// local tile, of L, then of U. Two lanes share the work, each operation of which is small.
+template <class Device, class T>
+void invert_lu_tiles(Rank<Device>& rank, const Distribution& dist, const T* a, T* inverse) {
+  auto& lanes = rank.lanes;
+  const int me = rank.comm.rank();
+  const Size n = dist.size();
+  const Size nb = dist.tile_size();
+  const Size half = dist.capacity_tiles() * nb * nb;
+  lanes.panel.wait(lanes.update.record());
+  for (LocalTile t(0); *t < dist.local_tiles(me); ++t) {
+    const Tile tile{me, t};
+    const T* const diagonal = a + *dist.begin(t) * n + dist.eliminated(dist.step(tile));
+    T* const of_l = inverse + *t * nb * nb;
+    Device::template invert_triangle<T>(lanes.panel, Uplo::lower, Diag::unit, dist.rows(tile),
+                                        diagonal, n, of_l, nb);
+    Device::template invert_triangle<T>(lanes.update, Uplo::upper, Diag::non_unit, dist.rows(tile),
+                                        diagonal, n, of_l + half, nb);
+  }
+  lanes.update.wait(lanes.panel.record());
+}
+
+// a <- its factors in the plan's precision.
+template <class Device, class T>
+void eliminate_columns(Rank<Device>& rank, const Distribution& dist, T* a, std::int32_t* pivots,
+                       Info* info) {
+  std::int32_t* const rows = pivots + dist.size();
+  if constexpr (Device::template splits<T>) {
+    if (rank.plan.precision() == Precision::split) {
+      UnitRows<Device, T> unit(rank, dist);
+      unit.scale(a);
+      Device::share_with_panels(rank.lanes, true);
+      Lu<Device, T, SplitLuPanel<Device, T>>(rank, dist, a, pivots, rows, info).run();
+      Device::share_with_panels(rank.lanes, false);
+      return unit.unscale_factors(rows, a);
+    }
+  }
+  Lu<Device, T>(rank, dist, a, pivots, rows, info).run();
+}
 
 // The whole of getrf: look for what is not finite, factor, agree.
 //   inverse: the aux operand, null if it is empty. pivots: 2 n integers, see Lu: pivots, then rows;
@@ -210,7 +246,10 @@ void lu_factor(Rank<Device>& rank, T* a, T* inverse, std::int32_t* pivots, Info*
     Device::template fill<T>(lane, count, 1, T(0), T(0), inverse, count);
   }
   Device::template check_finite<T>(lane, n, dist.local_size(rank.comm.rank()), a, n, info);
-  Lu<Device, T>(rank, dist, a, inverse, pivots, pivots + n, info).run();
+  eliminate_columns<Device, T>(rank, dist, a, pivots, info);
+  if (inverse) {
+    invert_lu_tiles<Device, T>(rank, dist, a, inverse);
+  }
   Device::set_phase(lane, Phase::natural_order, rank.comm.rank(), info);
   auto agreed = rank.comm.agree(lane, info);
   lane.wait(agreed);

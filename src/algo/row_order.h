@@ -35,10 +35,10 @@ void reorder_rows(typename Device::Lane& lane, const Distribution& dist, RowOrde
       for (const LocalRun& run : rows.runs(r, 0)) {
         const Size natural = first + run.local;
         const bool forwards = to == RowOrder::elimination;
-        Device::template copy_strided<T>(
-            lane, run.rows, count, buffer + (forwards ? natural : run.position), n,
+        Device::template copy_blocks<T>(
+            lane, run.rows, count, run.count, buffer + (forwards ? natural : run.position), n,
             forwards ? run.rows : run.stride, block + (forwards ? run.position : natural), n,
-            forwards ? run.stride : run.rows, run.count);
+            forwards ? run.stride : run.rows);
       }
     }
   }

@@ -50,6 +50,7 @@ enum class Buffer {
   tile_rhs,         // right-hand sides of one tile
   tile_rhs_other,   // the same, a second one
   row_block,        // one tile of rows of the local columns
+  split_block,      // the same as half-precision parts
   probe_vector,     // n
   probe_product,    // n
   probe_transpose,  // n
@@ -59,8 +60,6 @@ enum class Buffer {
   pivots,      // 2 n integers: row interchanges of an LU factorisation, then their product
   moves_even,  // the interchanges of one panel as moves of rows
   moves_odd,
-  inverse_even,  // inverses of blocks of the panel's unit triangle
-  inverse_odd,
   row_order,           // n integers
   permuted_rhs,        // k x n: right-hand sides in the order of the factor's rows
   phases,              // one element for each rank
@@ -192,7 +191,7 @@ bool lu_inverts(const PlanRequest& request);
 // The same beside an LU factor: those inverses.
 Size lu_aux_count(const PlanRequest& request, Size tile);
 
-// getrf, getrs, getdet
+// getrf, getrs, getdet, getri
 bool is_lu(Routine routine);
 // geqrf, ormqr, orgqr, qr_r, geqrs
 bool is_qr(Routine routine);

@@ -51,7 +51,7 @@ void add_vendor_entries(const PlanRequest& request, const Decisions& decided, En
 
 // potrf, potrs, logdet, locate, potri
 void add_cholesky_entries(const PlanRequest& request, const Decisions& decided, EntryList& list);
-// getrf, getrs, getdet
+// getrf, getrs, getdet, getri
 void add_lu_entries(const PlanRequest& request, const Decisions& decided, EntryList& list);
 // trsm, cholupdate
 void add_triangular_entries(const PlanRequest& request, const Decisions& decided, EntryList& list);

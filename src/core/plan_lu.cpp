@@ -1,10 +1,13 @@
 // Buffers of the LU family.
+#include <algorithm>
+
 #include "core/plan_entries.h"
 
 namespace jaxmg {
 
 bool is_lu(Routine routine) {
-  return routine == Routine::getrf || routine == Routine::getrs || routine == Routine::getdet;
+  return routine == Routine::getrf || routine == Routine::getrs || routine == Routine::getdet ||
+         routine == Routine::getri;
 }
 
 bool lu_inverts(const PlanRequest& q) {
@@ -27,8 +30,9 @@ void add_lu_entries(const PlanRequest& q, const Decisions& decided, EntryList& l
   const Size aux = lu_aux_count(q, tile);
   switch (q.routine) {
     case Routine::getrf: {
-      // A panel's pivots travel behind its elements.
-      const Size panel = q.n * tile + ceil_div(tile * size_of(DType::i32), size_of(t));
+      // The inverse of a panel's triangle and its pivots travel behind its elements.
+      const Size inverse = q.platform == Platform::cuda ? tile * tile : 0;
+      const Size panel = q.n * tile + inverse + ceil_div(tile * size_of(DType::i32), size_of(t));
       list.argument(Buffer::matrix, t, rows * q.n);
       list.result(Buffer::tile_inverse, t, aux);
       list.result(Buffer::pivots, DType::i32, 2 * q.n);
@@ -39,8 +43,15 @@ void add_lu_entries(const PlanRequest& q, const Decisions& decided, EntryList& l
       list.scratch(Buffer::row_order, DType::i32, q.n);
       if (q.platform == Platform::cuda) {
         list.scratch(Buffer::row_block, t, rows * tile);
-        list.scratch(Buffer::inverse_even, t, tile * tile);
-        list.scratch(Buffer::inverse_odd, t, tile * tile);
+      }
+      if (decided.precision == Precision::split) {
+        // Four halves for each number of a panel, whose columns are rounded up to eight rows, and
+        // three of the other factor; scales of all rows and of this rank's columns.
+        list.scratch(Buffer::split_even, DType::f32, 2 * round_up(q.n, 8) * tile);
+        list.scratch(Buffer::split_odd, DType::f32, 2 * round_up(q.n, 8) * tile);
+        list.scratch(Buffer::split_block, DType::f32, ceil_div(3 * rows * tile, 2));
+        list.scratch(Buffer::row_scale, t, q.n + rows);
+        list.scratch(Buffer::inverse_scale, t, q.n + rows);
       }
       break;
     }
@@ -61,6 +72,21 @@ void add_lu_entries(const PlanRequest& q, const Decisions& decided, EntryList& l
       list.argument(Buffer::pivots, DType::i32, 2 * q.n);
       list.scratch(Buffer::phases, t, q.ranks);
       break;
+    case Routine::getri: {
+      list.argument(Buffer::matrix, t, rows * q.n);
+      list.argument(Buffer::pivots, DType::i32, 2 * q.n);
+      list.scratch(Buffer::panel_even, t, q.n * tile);
+      list.scratch(Buffer::panel_odd, t, q.n * tile);
+      list.scratch(Buffer::row_block, t, rows * tile);
+      list.scratch(Buffer::small_blocks, t, 2 * tile * tile);
+      list.scratch(Buffer::row_order, DType::i32, 2 * q.n);
+      // Rows of all ranks' columns: as many as a staging buffer holds, but at least one.
+      const Size height = std::clamp<Size>(staging_count(q) / std::max<Size>(1, rows * q.ranks), 1,
+                                           std::max<Size>(1, q.n));
+      list.scratch(Buffer::send_staging, t, height * rows);
+      list.scratch(Buffer::receive_staging, t, height * rows * q.ranks);
+      break;
+    }
     default:
       break;
   }

@@ -27,27 +27,13 @@ enum class Routine {
   syevd,       // eigenvalues and eigenvectors
   trsm,        // solution with a triangular matrix
   cholupdate,  // factor of a matrix to which something of low rank has been added
+  getri,       // inverse from an LU factor
 };
 
 inline constexpr auto kRoutineNames = std::to_array<std::string_view>({
-    "potrf",
-    "potrs",
-    "logdet",
-    "locate",
-    "mirror",
-    "cyclic",
-    "potri",
-    "getrf",
-    "getrs",
-    "getdet",
-    "geqrf",
-    "ormqr",
-    "orgqr",
-    "qr_r",
-    "geqrs",
-    "syevd",
-    "trsm",
-    "cholupdate",
+    "potrf", "potrs", "logdet", "locate",     "mirror", "cyclic", "potri",
+    "getrf", "getrs", "getdet", "geqrf",      "ormqr",  "orgqr",  "qr_r",
+    "geqrs", "syevd", "trsm",   "cholupdate", "getri",
 });
 inline constexpr std::size_t kRoutines = kRoutineNames.size();
 

@@ -24,6 +24,11 @@ constexpr double work_done(Routine routine, Size step, Size steps) {
       const double t = s < 0.5 ? 2 * s : 2 * s - 1;
       return (s < 0.5 ? 0 : 0.5) + (3 - 2 * t) * t * t / 2;
     }
+    case Routine::getri: {
+      // The first sweep, as those of potri, a quarter; the second grows towards its end.
+      const double t = s < 0.5 ? 2 * s : 2 * s - 1;
+      return s < 0.5 ? (3 - 2 * t) * t * t / 4 : 0.25 + 0.75 * t * t;
+    }
     default:
       return s;
   }

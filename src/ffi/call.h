@@ -30,6 +30,7 @@ enum jaxmg_routine : std::int32_t {
   JAXMG_SYEVD,
   JAXMG_TRSM,
   JAXMG_CHOLUPDATE,
+  JAXMG_GETRI,
 };
 enum jaxmg_dtype : std::int32_t {
   JAXMG_F32 = 0,

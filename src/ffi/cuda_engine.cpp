@@ -252,6 +252,7 @@ class RankCall {
     const Entry library = plan_.entry(Buffer::library);
     lanes.bind(workspace.get<float>(Buffer::library), library.bytes(), plan_.request().type,
                plan_.tile(), panel_rows(plan_.request(), plan_.tile()));
+    lanes.set_alone(team_.devices->alone(rank_));
     StreamFork fork(comm_, lanes, device_.events(), static_cast<cudaStream_t>(call_.stream));
     for (const AliasedPair& pair : operands_.aliased) {
       JAXMG_CUDA_CHECK(cudaMemcpyAsync(pair.to, pair.from, pair.bytes, cudaMemcpyDeviceToDevice,

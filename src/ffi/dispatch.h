@@ -50,6 +50,7 @@ void run_routine(Rank<Device>& rank, const CallKind& kind, const Operands& o) {
     case Routine::getrf:
     case Routine::getrs:
     case Routine::getdet:
+    case Routine::getri:
       return run_lu_routine<Device, T>(rank, o);
     case Routine::geqrf:
     case Routine::ormqr:

@@ -5,6 +5,7 @@
 
 #include "algo/lu.h"
 #include "algo/lu_det.h"
+#include "algo/lu_inverse.h"
 #include "algo/lu_solve.h"
 #include "algo/rank.h"
 #include "ffi/operands.h"
@@ -30,6 +31,8 @@ void run_lu_routine(Rank<Device>& rank, const Operands& o) {
     case Routine::getdet:
       return lu_determinant<Device, T>(rank, matrix, o.pivots, o.info, static_cast<T*>(o.phase),
                                        static_cast<Real<T>*>(o.scalar));
+    case Routine::getri:
+      return lu_inverse<Device, T>(rank, o.pivots, o.info, matrix);
     default:
       throw std::logic_error("no LU routine");
   }

@@ -126,6 +126,8 @@ const char* name_of(jaxmg_routine routine) {
       return "jaxmg_trsm";
     case JAXMG_CHOLUPDATE:
       return "jaxmg_cholupdate";
+    case JAXMG_GETRI:
+      return "jaxmg_getri";
   }
   return "jaxmg";
 }
@@ -187,6 +189,7 @@ class Decoder {
         return get(given, "inverse", call_.inverse);
       case JAXMG_GETRF:
         get(given, "natural", call_.natural);
+        get(given, "precision", call_.precision);
         return get(given, "backend", call_.backend);
       case JAXMG_GETRS:
         get(given, "transpose", call_.transpose);
@@ -218,6 +221,7 @@ class Decoder {
         return get(given, "backend", call_.backend);
       case JAXMG_LOCATE:
       case JAXMG_GETDET:
+      case JAXMG_GETRI:
       case JAXMG_GEQRF:
       case JAXMG_ORGQR:
       case JAXMG_QR_R:
@@ -372,6 +376,7 @@ XLA_FFI_DEFINE_HANDLER_SYMBOL(jaxmg_cyclic, execute<JAXMG_CYCLIC>, JAXMG_BINDING
 XLA_FFI_DEFINE_HANDLER_SYMBOL(jaxmg_getrf, execute<JAXMG_GETRF>, JAXMG_BINDING);
 XLA_FFI_DEFINE_HANDLER_SYMBOL(jaxmg_getrs, execute<JAXMG_GETRS>, JAXMG_BINDING);
 XLA_FFI_DEFINE_HANDLER_SYMBOL(jaxmg_getdet, execute<JAXMG_GETDET>, JAXMG_BINDING);
+XLA_FFI_DEFINE_HANDLER_SYMBOL(jaxmg_getri, execute<JAXMG_GETRI>, JAXMG_BINDING);
 XLA_FFI_DEFINE_HANDLER_SYMBOL(jaxmg_geqrf, execute<JAXMG_GEQRF>, JAXMG_BINDING);
 XLA_FFI_DEFINE_HANDLER_SYMBOL(jaxmg_ormqr, execute<JAXMG_ORMQR>, JAXMG_BINDING);
 XLA_FFI_DEFINE_HANDLER_SYMBOL(jaxmg_orgqr, execute<JAXMG_ORGQR>, JAXMG_BINDING);

@@ -74,6 +74,14 @@ void OperandReader::check(const jaxmg_buffer& b, const char* role, const char* n
   }
 }
 
+Precision OperandReader::precision() const {
+  if (call_.precision < 0 || call_.precision > 1) {
+    fail("attribute precision = " + std::to_string(call_.precision) +
+         ", expected 0 (native) or 1 (split)");
+  }
+  return static_cast<Precision>(call_.precision);
+}
+
 DType OperandReader::matrix_type() const {
   if (call_.argument_count < 2) {
     fail("got " + std::to_string(call_.argument_count) + " operands: the matrix is missing");

@@ -30,6 +30,8 @@ class OperandReader {
   }
   // The type of argument 1.
   DType matrix_type() const;
+  // The attribute.
+  Precision precision() const;
   [[noreturn]] void fail(const std::string& what) const;
 
  private:

@@ -75,12 +75,8 @@ CallKind call_kind(const jaxmg_call& call, const Context& context, Platform plat
         reader.fail("attribute triangle = " + std::to_string(call.triangle) +
                     ", expected -1 (whole), 0 (lower) or 1 (upper)");
       }
-      if (call.precision < 0 || call.precision > 1) {
-        reader.fail("attribute precision = " + std::to_string(call.precision) +
-                    ", expected 0 (native) or 1 (split)");
-      }
       kind.triangle = call.triangle;
-      q.precision = static_cast<Precision>(call.precision);
+      q.precision = reader.precision();
       q.mirror = call.triangle >= 0;
       break;
     case Routine::potrs:
@@ -96,6 +92,7 @@ CallKind call_kind(const jaxmg_call& call, const Context& context, Platform plat
     case Routine::getrf:
     case Routine::getrs:
     case Routine::getdet:
+    case Routine::getri:
       read_lu_attributes(call, kind);
       break;
     case Routine::geqrf:
@@ -182,6 +179,7 @@ Operands sort_operands(const jaxmg_call& call, const Plan& plan) {
     case Routine::getrf:
     case Routine::getrs:
     case Routine::getdet:
+    case Routine::getri:
       sort_lu_operands(call, plan, o);
       break;
     case Routine::geqrf:

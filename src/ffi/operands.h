@@ -11,6 +11,7 @@
 //   jaxmg_getrf    a (rows, n)                               work = a, aux, pivots int32[2 n], info
 //   jaxmg_getrs    work, aux, pivots, info, b                x = b
 //   jaxmg_getdet   work, pivots, info                        sign, logarithm (real)
+//   jaxmg_getri    work, pivots, info                        inverse = work
 //   jaxmg_geqrf    a (rows, columns)                         work = a, aux (count), info int32[8]
 //   jaxmg_orgqr    work, aux, info                           q (rows, c), r (per, columns)
 //   jaxmg_qr_r     work, info                                r (per, columns)

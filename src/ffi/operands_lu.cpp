@@ -7,6 +7,9 @@ namespace jaxmg {
 void read_lu_attributes(const jaxmg_call& call, CallKind& kind) {
   const OperandReader r(call);
   PlanRequest& q = kind.request;
+  if (q.routine == Routine::getrf) {
+    q.precision = r.precision();
+  }
   if (q.routine == Routine::getrs) {
     r.counts(6, 1);
     q.replicated_rhs = call.replicated != 0;
@@ -50,6 +53,13 @@ void sort_lu_operands(const jaxmg_call& call, const Plan& plan, Operands& o) {
       o.info = static_cast<Info*>(r.argument(3, "info", DType::i32, {8}).data);
       o.phase = r.result(0, "sign", q.type, {}).data;
       o.scalar = r.result(1, "log", real_of(q.type), {}).data;
+      break;
+    case Routine::getri:
+      r.counts(4, 1);
+      o.matrix = in_place(o, r.argument(1, "work", q.type, {rows, n}),
+                          r.result(0, "inverse", q.type, {rows, n}));
+      o.pivots = integers(r.argument(2, "pivots", DType::i32, {2 * n}));
+      o.info = static_cast<Info*>(r.argument(3, "info", DType::i32, {8}).data);
       break;
     default:
       r.fail("is no LU routine");

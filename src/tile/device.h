@@ -15,8 +15,8 @@
 //                    writes into a reader's buffer
 //
 //   copy(lane, m, n, src, lds, dst, ldd)               dst <- src, m x n
-//   copy_strided(lane, m, n, src, lds, stride_s, dst, ldd, stride_d, count)
-//                    the same for `count` blocks, the i-th at src + i stride_s and dst + i stride_d
+//   copy_blocks(lane, m, n, count, src, lds, src_step, dst, ldd, dst_step)
+//     the same for `count` blocks, each so many elements behind the last
 //   transpose(lane, m, n, src, lds, dst, ldd, conj)    dst (n x m) <- src^T, or src^H
 //   fill(lane, m, n, off, diag, a, lda)                a <- off everywhere, diag on the diagonal
 //   fill_if_failed(lane, info, m, n, value, a, lda)    a <- value if info->kind != 0
@@ -34,6 +34,22 @@
 //   subtract_split_product(lane, m, n, k, a, b, ld, stride_a, stride_b, c, ldc, stride_c, count)
 //                    c <- c - A B^T, a and b pointing to rows of one split panel of k columns; for
 //                    `count` blocks at the given distances
+//   subtract_split_rows(lane, m, n, k, a, lda, b, ldb, parts, c, ldc)
+//                    c <- c - A b, a being a split panel of m rows, lda apart, and k columns whose
+//                    elements are at most 1, and b a k x n matrix; parts: room for 3 k n halves
+//                    Such products may occupy a device until they are through. To keep panels going:
+//   share_with_panels(lanes, share)          from now on panels take a few multiprocessors only
+//   leave_room(lanes, room)                  products of the update lane leave those alone
+//   columns_beside_panel(lanes, m, k, n)     how many of n columns (m rows, inner dimension k) are
+//                    updated with such room while a panel of k columns is made
+//   row_max(lane, m, n, a, lda, result)      result_i <- max_j of max(|Re a_ij|, |Im a_ij|)
+//   column_max(lane, m, n, rows, a, lda, result)
+//                    result_j <- max_i of rows_i max(|Re a_ij|, |Im a_ij|)
+//   unit_size(lane, n, size, scale, inverse) scale_i <- 2^-floor(log2 size_i), exponents up to 60 (1
+//                    if size_i is not positive and finite), inverse_i <- 1 / scale_i; scale may be
+//                    size
+//   scale_factors(lane, m, n, diagonal, rows, upper, lower, a, lda)
+//                    a_ij <- rows_i upper_j a_ij for i <= diagonal + j, rows_i lower_j a_ij below
 //   unit_scale(lane, n, diagonal, stride, scale, inverse)
 //                    scale_i <- 2^-round(log2(Re a_ii) / 2) (1 if a_ii is not positive and finite),
 //                    inverse_i <- 1 / scale_i
@@ -48,17 +64,18 @@
 //                    of the n + m rows of a, the first n <- their lower Cholesky factor L (what is
 //                    above the diagonal loses its meaning), the others <- (the others) inv(L)^H;
 //                    info as for potrf
-//   inverse_block    edge of the blocks that invert_unit_blocks inverts; 0: triangular solves are
-//                    better
+//   inverse_block    edge of the blocks that getrf inverts; 0: triangular solves are better
 //   invert_lower(lane, n, l, ldl, x, ldx)
 //                    x <- inv(L), or nothing where solve_diagonal needs none
 //   solve_diagonal(lane, op, m, n, l, ldl, x, ldx, b, ldb, work)
 //                    b (m x n) <- b inv(op(L)); x is what invert_lower made; work holds m n elements
-//   getrf(lane, m, n, a, lda, first, pivots, position, equation, info)
+//   getrf(lane, m, n, a, lda, first, pivots, inverse, ldi, position, equation, info)
 //                    LU factors of a panel with m >= n rows in place, L unit lower: row j changes
 //                    places with row pivots_j - first >= j. A pivot that is exactly zero divides
 //                    nothing and sets *info, unless it is set already, to (singular,
-//                    position + j + 1), with equation + j + 1 noted beside it
+//                    position + j + 1), with equation + j + 1 noted beside it. With L the triangle
+//                    and B its block diagonal of edge inverse_block: inverse (n x n) <- inv(B) on
+//                    the diagonal blocks, inv(B) L left of them, unless inverse_block is 0
 //   trace_pivots(lane, n, pivots, first, moves)
 //                    moves <- what n interchanges do in all: row moves.from_i goes to row moves.to_i
 //                    for i < 2 n (-1: no row); to_i = i for i < n. Rows count from `first`
@@ -74,9 +91,6 @@
 //   iota(lane, n, index)                     index_i <- i
 //   invert_triangle(lane, uplo, diag, n, a, lda, x, ldx)
 //                    x <- what solve_triangle needs of the triangle, or nothing
-//   invert_unit_blocks(lane, n, l, ldl, x, ldx)
-//                    with L the unit lower triangle of l and B its block diagonal: x <- inv(B) on
-//                    the diagonal blocks, inv(B) L below them, 0 above
 //   solve_triangle(lane, uplo, op, diag, m, n, a, lda, x, ldx, b, ldb, work)
 //                    b (m x n) <- b inv(op(A)), op none or transpose; work holds m n elements
 //   log_phase(lane, n, x, stride, log, phase)

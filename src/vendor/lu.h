@@ -60,7 +60,7 @@ inline Integers pivots_of_rank(const Distribution& cyclic, int rank, const Integ
 // The aux operand: inverses of the diagonal tiles of L, then of U, where solves use them.
 template <class D, class T>
 T* inverses(const Rank<D>& rank, T* aux) {
-  return lu_aux_count(rank.plan.request(), rank.plan.tile()) > 0 ? aux : nullptr;
+  return lu_inverts(rank.plan.request()) ? aux : nullptr;
 }
 
 template <class D, class T>

@@ -114,6 +114,7 @@ void check_cholesky(int devices);
 void check_factors(int devices);
 void check_qr(int devices);
 void check_lu_tiles();
+void check_lu_panel();
 void check_lu(int devices);
 void check_householder();
 void check_eigen(int devices);
@@ -121,6 +122,8 @@ void check_sweeps();
 // Seconds of a factorisation and a solve of order n on all devices; tile and group: 0 to choose.
 void time_cholesky(int devices, Size n, const std::string& type, Size tile, Size group);
 void time_lu(int devices, Size n, const std::string& type, Size tile);
+// Microseconds a column of an m x n panel of LU.
+void time_lu_panel(Size m, Size n, const std::string& type);
 // Seconds of a QR factorisation of m x n on that many devices.
 void time_qr(int devices, Size m, Size n, const std::string& type, Size tile);
 // Seconds of an eigenproblem of order n, with and without vectors.

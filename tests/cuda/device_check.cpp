@@ -5,7 +5,13 @@
 //                                        seconds of a factorisation of order N, on 1 .. all devices
 //   device_check --qr M N [TYPE [TILE]]  seconds of a QR factorisation, on 1 .. all devices
 //   device_check --time-lu N [TYPE [TILE [DEVICES]]]
-//                                        the same for LU
+//                                        the same for LU; f32 by half-precision parts, unless
+//                                        TYPE is f32-native; f32:R keeps R multiprocessors for
+//                                        panels
+//   device_check --lu                    the groups of LU alone
+//   device_check --lu-panel [M NB [TYPE]]
+//                                        microseconds a column of its panels; without sizes, the
+//                                        groups of panels alone
 //   device_check --eigen                 the group of eigenproblems alone
 //   device_check --eigen-time N [TYPE [TILE [DEVICES]]]
 //                                        seconds of an eigenproblem of order N
@@ -49,6 +55,10 @@ int main(int argc, char** argv) {
       }
       return 0;
     }
+    if (argc > 3 && std::strcmp(argv[1], "--lu-panel") == 0) {
+      test::time_lu_panel(std::atoll(argv[2]), std::atoll(argv[3]), argc > 4 ? argv[4] : "f64");
+      return 0;
+    }
     if (argc > 3 && std::strcmp(argv[1], "--tiles") == 0) {
       test::time_tiles(std::atoll(argv[2]), std::atoll(argv[3]));
       return 0;
@@ -83,10 +93,19 @@ int main(int argc, char** argv) {
       test::check_eigen(devices);
       return test::Group::total_failures() == 0 ? 0 : 1;
     }
+    if (argc > 1 && std::strncmp(argv[1], "--lu", 4) == 0) {
+      test::check_lu_panel();
+      if (std::strcmp(argv[1], "--lu") == 0) {
+        test::check_lu_tiles();
+        test::check_lu(devices);
+      }
+      return test::Group::total_failures() == 0 ? 0 : 1;
+    }
     test::check_tiles();
     test::check_panel_operations();
     test::check_communicator(devices);
     test::check_lu_tiles();
+    test::check_lu_panel();
     test::check_cholesky(devices);
     test::check_factors(devices);
     test::check_qr(devices);

@@ -43,6 +43,7 @@ inline std::vector<std::string> collect_gpu_ranks(
       const auto i = static_cast<std::size_t>(r);
       try {
         const tile::DeviceGuard guard(ordinals[i]);
+        set->context(r).lanes().set_alone(set->alone(r));
         GpuRank rank{*comms[i], set->context(r)};
         program(rank);
         check_team(*comms[i]);

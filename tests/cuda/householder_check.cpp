@@ -105,7 +105,7 @@ template <class T>
 void check_panels(CudaLane& lane, bool grids) {
   Group group(std::string("tiles: householder_panel ") + (grids ? "grid " : "columns ") +
               type_name<T>());
-  tile::allow_panel_grids(grids);
+  tile::set_panel_blocks(grids ? -1 : 0);
   for (const auto& [m, w] : {std::pair<Size, Size>{1, 1},
                              {1, 5},
                              {5, 3},
@@ -146,7 +146,7 @@ void check_panels(CudaLane& lane, bool grids) {
   const auto a = random_panel<T>(3000, 64, 6);
   const auto once = factored(lane, a), again = factored(lane, a, 20);
   group.expect(once.a == again.a && once.r == again.r && once.tau == again.tau, "same bits");
-  tile::allow_panel_grids(true);
+  tile::set_panel_blocks(-1);
 }
 
 // T (inv(D) + N) = I, with N the strict upper triangle of a Gram matrix.
@@ -190,7 +190,7 @@ void check_factors_of_reflectors(CudaLane& lane) {
 
 template <class T>
 void check_moves(CudaLane& lane) {
-  Group group("tiles: mirror, copy_strided " + type_name<T>());
+  Group group("tiles: mirror, copy_blocks " + type_name<T>());
   for (const Size n : {Size{1}, Size{2}, Size{31}, Size{33}, Size{200}}) {
     const Size ld = n + 3;
     std::vector<T> a(static_cast<std::size_t>(ld * n));
@@ -217,7 +217,7 @@ void check_moves(CudaLane& lane) {
     from[i] = random_entry<T>(4, static_cast<Size>(i), 1);
   }
   DeviceArray<T> dfrom(from), dto(to);
-  Cuda::copy_strided<T>(lane, m, n, dfrom.get(), lds, 17, dto.get(), ldd, 12, count);
+  Cuda::copy_blocks<T>(lane, m, n, count, dfrom.get(), lds, 17, dto.get(), ldd, 12);
   for (Size j = 0; j < n; ++j) {
     for (Size c = 0; c < count; ++c) {
       for (Size i = 0; i < m; ++i) {
@@ -226,7 +226,7 @@ void check_moves(CudaLane& lane) {
       }
     }
   }
-  group.expect(dto.download() == to, "copy_strided");
+  group.expect(dto.download() == to, "copy_blocks");
 }
 
 double microseconds(CudaLane& lane, int times, const std::function<void()>& work) {
@@ -255,18 +255,18 @@ void time_panels(CudaLane& lane) {
   for (const Size m : {Size{1024}, Size{4096}, Size{8192}, Size{16384}, Size{32768}}) {
     const auto p = random_panel<T>(m, w, 1);
     DeviceArray<T> a(p.a);
-    double took[2];
-    for (const bool grids : {true, false}) {
-      tile::allow_panel_grids(grids);
-      took[grids ? 0 : 1] = microseconds(lane, 10, [&] {
+    std::printf("householder_panel %s %lld x %lld us:", type_name<T>().c_str(),
+                static_cast<long long>(m), static_cast<long long>(w));
+    for (const Size blocks : {0, 9, 18, 36, 72, 132}) {  // 0: a launch for each column
+      tile::set_panel_blocks(blocks);
+      const double took = microseconds(lane, 10, [&] {
         Cuda::householder_panel<T>(lane, m, w, a.get(), p.lda(), r.get(), w, tau.get(), work.get());
       });
+      std::printf(" | %lld blocks %.0f", static_cast<long long>(blocks), took);
     }
-    std::printf("householder_panel %s %lld x %lld: grid %.0f us, columns %.0f us\n",
-                type_name<T>().c_str(), static_cast<long long>(m), static_cast<long long>(w),
-                took[0], took[1]);
+    std::printf("\n");
   }
-  tile::allow_panel_grids(true);
+  tile::set_panel_blocks(-1);
   std::printf("reflector_factor %s %lld: %.1f us\n", type_name<T>().c_str(),
               static_cast<long long>(w), microseconds(lane, 10, [&] {
                 Cuda::reflector_factor<T>(lane, w, r.get(), w, tau.get(), t.get(), w);

@@ -200,15 +200,57 @@ void check_type(int devices) {
   }
 }
 
+// float32 by parts: as accurate as native products but for a small factor, whatever the sizes of
+// rows and columns are.
+void check_split(Group& group, int devices, int ranks, Size n, Size tile, int kind) {
+  using T = float;
+  auto whole = random_matrix<T>(n, n, 51);
+  for (Size i = 0; i < n; ++i) {
+    for (Size j = 0; j < n; ++j) {
+      const double rows = kind == 1 || kind == 3 ? std::exp2(static_cast<double>(i % 41 - 20)) : 1;
+      const double columns = kind >= 2 ? std::exp2(static_cast<double>(j % 37 - 18)) : 1;
+      whole(i, j) = static_cast<T>(rows * columns * static_cast<double>(whole(i, j)));
+      if (kind == 4) {  // growth by 2 with each step, as far as it goes
+        whole(i, j) = i == j || j == n - 1 ? 1.0F : i > j && j < 20 ? -1.0F : 0.0F;
+      }
+    }
+  }
+  const auto b = random_matrix<T>(n, 2, 52);
+  const std::string name = "n " + std::to_string(n) + " ranks " + std::to_string(ranks) + " tile " +
+                           std::to_string(tile) + " kind " + std::to_string(kind);
+  run_gpu_ranks(ranks, devices, true, [&](GpuRank& gpu) {
+    double residuals[2] = {};
+    for (const Precision precision : {Precision::native, Precision::split}) {
+      RankRun<T> run(gpu, n, tile, Triangle::whole, 0, precision);
+      const Distribution dist = Plan(run.request(Routine::getrf)).distribution();
+      Factor<T> factor(run, shard_of(whole, dist, gpu.comm.rank()), n);
+      group.expect(factor.info.download()[0].kind == 0, name + " factored");
+      Matrix<T> x(n, 2);
+      x.data = factor.solve(b.data, 2, true, false);
+      residuals[precision == Precision::split] = solve_residual(whole, b, x);
+    }
+    if (gpu.comm.rank() == 0) {
+      std::printf("  split %s: residual %.3g, native %.3g\n", name.c_str(), residuals[1],
+                  residuals[0]);
+    }
+    group.expect_small(residuals[1], 25, name + " residual");
+    group.expect_small(residuals[1], 8 * residuals[0] + 1e-3, name + " beside native");
+  });
+}
+
 double now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
 template <class T>
-void time_type(int devices, Size n, Size tile) {
+void time_type(int devices, Size n, Size tile, Precision precision = Precision::native,
+               int reserve = -1) {
   run_gpu_ranks(devices, devices, true, [&](GpuRank& gpu) {
     const int me = gpu.comm.rank();
-    RankRun<T> run(gpu, n, tile);
+    if (reserve >= 0) {
+      gpu.context.lanes().set_reserve(reserve);
+    }
+    RankRun<T> run(gpu, n, tile, Triangle::whole, 0, precision);
     const Plan plan(run.request(Routine::getrf));
     const Distribution dist = plan.distribution();
     DeviceArray<T> a(dist.capacity() * n), x(n);
@@ -241,10 +283,11 @@ void time_type(int devices, Size n, Size tile) {
     const int kind = info.download()[0].kind;
     if (me == 0) {
       std::printf(
-          "LU %s n %lld devices %d tile %lld: factor %.4f s (%.1f TF/s), solve %.4f s, "
+          "LU %s%s n %lld devices %d tile %lld: factor %.4f s (%.1f TF/s), solve %.4f s, "
           "kind %d\n",
-          type_name<T>().c_str(), static_cast<long long>(n), devices,
-          static_cast<long long>(plan.tile()), factor, plan.flops() / factor / 1e12, solve, kind);
+          type_name<T>().c_str(), precision == Precision::split ? " by parts" : "",
+          static_cast<long long>(n), devices, static_cast<long long>(plan.tile()), factor,
+          plan.flops() / factor / 1e12, solve, kind);
       std::fflush(stdout);
     }
   });
@@ -257,10 +300,23 @@ void check_lu(int devices) {
   check_type<double>(devices);
   check_type<std::complex<float>>(devices);
   check_type<std::complex<double>>(devices);
+  Group group("algorithms: LU f32 by half-precision parts");
+  for (const int ranks : {1, 2, 3}) {
+    for (const int kind : {0, 1, 2, 3, 4}) {
+      check_split(group, devices, ranks, 700, 128, kind);
+      check_split(group, devices, ranks, 301, 37, kind);
+    }
+  }
+  check_split(group, devices, 1, 3000, 256, 0);
+  check_split(group, devices, std::min(2, devices), 3001, 256, 3);
 }
 
 void time_lu(int devices, Size n, const std::string& type, Size tile) {
   if (type == "f32") {
+    time_type<float>(devices, n, tile, Precision::split);
+  } else if (type.starts_with("f32:")) {
+    time_type<float>(devices, n, tile, Precision::split, std::stoi(type.substr(4)));
+  } else if (type == "f32-native") {
     time_type<float>(devices, n, tile);
   } else if (type == "c64") {
     time_type<std::complex<float>>(devices, n, tile);

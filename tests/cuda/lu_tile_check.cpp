@@ -57,7 +57,9 @@ void check_getrf(Group& group, tile::CudaLane& lane, Size m, Size n, Size zero_c
   DeviceArray<std::int32_t> pivots(n);
   DeviceArray<Info> info(1);
   Cuda::reset(lane, info.get());
-  Cuda::getrf<T>(lane, m, n, device.get(), device.ld(), first, pivots.get(), 10, 20, info.get());
+  OnDevice<T> inverse(HostMatrix<T>(n, n));
+  Cuda::getrf<T>(lane, m, n, device.get(), device.ld(), first, pivots.get(), inverse.get(),
+                 inverse.ld(), 10, 20, info.get());
   const auto lu = device.back();
   const auto order = interchanged(m, pivots.download(), first);
   const std::string name = size_text(m, n);

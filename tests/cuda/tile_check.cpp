@@ -176,19 +176,24 @@ void check_solve_accuracy(CudaLane& lane) {
         l(i, j) *= static_cast<Real<T>>(scale);
       }
     }
-    const auto b = HostMatrix<T>::random(20, n, 14);
     const OnDevice<T> dl(l);
     OnDevice<T> inverse(HostMatrix<T>(n, n));
-    OnDevice<T> x(b);
-    DeviceArray<T> work(20 * n);
     Cuda::invert_lower<T>(lane, n, dl.get(), dl.ld(), inverse.get(), inverse.ld());
-    Cuda::solve_diagonal<T>(lane, Op::conj_transpose, 20, n, dl.get(), dl.ld(), inverse.get(),
-                            inverse.ld(), x.get(), x.ld(), work.get());
-    const auto solved = x.back();
-    const double residual = distance(product(solved, l.lower().applied(Op::conj_transpose)), b);
-    group.expect_small(
-        residual, 20 * epsilon<T> * static_cast<double>(n) * (1 + l.largest() * solved.largest()),
-        "grade " + std::to_string(grade));
+    for (const Size m : {Size{1}, Size{20}}) {
+      for (const Op op : {Op::none, Op::transpose, Op::conj_transpose}) {
+        const auto b = HostMatrix<T>::random(m, n, 14);
+        OnDevice<T> x(b);
+        DeviceArray<T> work(m * n);
+        Cuda::solve_diagonal<T>(lane, op, m, n, dl.get(), dl.ld(), inverse.get(), inverse.ld(),
+                                x.get(), x.ld(), work.get());
+        const auto solved = x.back();
+        group.expect_small(
+            distance(product(solved, l.lower().applied(op)), b),
+            20 * epsilon<T> * static_cast<double>(n) * (1 + l.largest() * solved.largest()),
+            "grade " + std::to_string(grade) + " m " + std::to_string(m) + " op " +
+                std::to_string(static_cast<int>(op)));
+      }
+    }
   }
 }
 

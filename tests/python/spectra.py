@@ -100,3 +100,27 @@ def scale_limits(dtype):
     single = np.dtype(dtype).name in ("float32", "complex64")
     assert is_complex(dtype) or np.dtype(dtype).kind == "f"
     return (1e30, 1e-30) if single else (1e150, 1e-150)
+
+
+def extremely_scaled(a):
+    """`a` times the factors that its type allows."""
+    return [(a * factor).astype(a.dtype) for factor in scale_limits(a.dtype)]
+
+
+# Devices, shape and dtype of small matrices that decompositions cut unevenly.
+RAGGED = [
+    (8, (1, 1), "float64"),
+    (7, (2, 2), "complex64"),
+    (5, (3, 3), "float32"),
+    (2, (5, 5), "complex128"),
+    (3, (8, 8), "float64"),
+    (6, (9, 9), "float32"),
+    (1, (6, 4), "complex64"),
+    (4, (11, 4), "complex128"),
+    (8, (4, 7), "float64"),
+    (4, (9, 1), "float32"),
+    (8, (1, 3), "complex128"),
+    (3, (0, 0), "float64"),
+    (3, (0, 3), "float64"),
+    (3, (3, 0), "float64"),
+]

@@ -335,8 +335,10 @@ def test_info_prints_text_and_json(tmp_path: Path) -> None:
 
 
 def test_selftest_passes_here(tmp_path: Path) -> None:
-    done = run_cli("selftest", "--devices", 2, cwd=tmp_path)
+    done = run_cli("selftest", "--devices", 3, cwd=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
+    for word in ("potrs float64", "potrs complex64", "cyclic_1d", "link", "0 failed"):
+        assert word in done.stdout
 
 
 def test_tune_writes_a_profile_that_plans_use(tmp_path: Path) -> None:

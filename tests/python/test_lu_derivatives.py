@@ -136,14 +136,14 @@ def test_one_factorisation_for_all_of_it(mesh):
         factor = linalg.lu_factor(a)
         return jnp.sum(factor.solve(b) ** 2) + factor.slogdet()[1]
 
-    for program, solves in (
-        (jax.jit(jax.value_and_grad(value, (0, 1))), 3),
-        (jax.jit(lambda a, b: jax.jvp(value, (a, b), (a, b))), 3),
+    for program in (
+        jax.jit(jax.value_and_grad(value, (0, 1))),
+        jax.jit(lambda a, b: jax.jvp(value, (a, b), (a, b))),
     ):
         jax.block_until_ready(program(placed, b))
         _native.reset_counters()
         jax.block_until_ready(program(placed, b))
-        assert (_native.counter("getrf"), _native.counter("getrs")) == (1, solves)
+        assert [_native.counter(name) for name in ("getrf", "getrs", "getri")] == [1, 2, 1]
 
 
 @pytest.mark.parametrize("kind", [AUTO, EXPLICIT], ids=["auto", "explicit"])

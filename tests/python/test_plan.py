@@ -8,7 +8,7 @@ from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
 import jaxmg
-from jaxmg import _memory, _native, errors
+from jaxmg import _memory, _native, _selftest, errors
 from meshes import line, need
 
 
@@ -113,12 +113,23 @@ def test_info():
         assert info["backends"]["native cuda"]["reason"]
 
 
-def test_selftest():
-    outcome = jaxmg.selftest(line(3))
-    assert outcome, str(outcome)
-    text = str(outcome)
-    for word in ("potrs float64", "potrs complex64", "cyclic_1d", "link", "0 failed"):
-        assert word in text
+def test_selftest_names_what_fails(monkeypatch):
+    """Checks that pass are run by the command (test_cli.py)."""
+
+    def fail(*arguments):
+        raise ValueError("wrong")
+
+    checks = ("solve", "factor", "general", "qr", "spectral", "status", "cyclic")
+    for name in checks:
+        monkeypatch.setattr(_selftest, f"_{name}_check", lambda mesh, dtype: f"{mesh.size} devices")
+    assert jaxmg.selftest(line(3))
+    for name in checks:
+        with monkeypatch.context() as changed:
+            changed.setattr(_selftest, f"_{name}_check", fail)
+            outcome = jaxmg.selftest(line(3))
+        assert not outcome
+        assert [c.detail for c in outcome.checks if not c.passed] == 4 * ["ValueError: wrong"]
+        assert "4 failed" in str(outcome)
 
 
 def test_library_that_is_missing_is_reported(monkeypatch, tmp_path):

@@ -11,7 +11,7 @@ from jaxmg import _native
 from matrices import DTYPES, eps, from_spectrum, general, orthonormal, wide
 from meshes import AUTO, EXPLICIT, grid, line, need, put
 from residuals import LIMIT, norm1, orthogonality, product_residual, ratio, relative
-from spectra import GENERAL, scale_limits
+from spectra import GENERAL, RAGGED, extremely_scaled
 
 
 def assert_polar(a, u, h):
@@ -28,25 +28,7 @@ def assert_polar(a, u, h):
     assert np.min(np.linalg.eigvalsh(h), initial=0) >= -LIMIT * unit
 
 
-SIZES = [
-    (8, (1, 1), "float64"),
-    (7, (2, 2), "complex64"),
-    (5, (3, 3), "float32"),
-    (2, (5, 5), "complex128"),
-    (3, (8, 8), "float64"),
-    (6, (9, 9), "float32"),
-    (1, (6, 4), "complex64"),
-    (4, (11, 4), "complex128"),
-    (8, (4, 7), "float64"),
-    (4, (9, 1), "float32"),
-    (8, (1, 3), "complex128"),
-    (3, (0, 0), "float64"),
-    (3, (0, 3), "float64"),
-    (3, (3, 0), "float64"),
-]
-
-
-@pytest.mark.parametrize("devices, shape, dtype", SIZES)
+@pytest.mark.parametrize("devices, shape, dtype", RAGGED)
 def test_small_and_ragged_sizes(devices, shape, dtype):
     a = general(*shape, dtype)
     u, h, status = jaxmg.polar(a, mesh=line(devices), return_status=True)
@@ -75,8 +57,7 @@ def test_spectra(dtype, mesh):
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_scales(dtype, mesh):
-    for factor in scale_limits(dtype):
-        a = (general(24, 24, dtype) * factor).astype(dtype)
+    for a in extremely_scaled(general(24, 24, dtype)):
         assert_polar(a, *jaxmg.polar(put(a, mesh, "x", None)))
 
 

@@ -145,18 +145,22 @@ def test_blocks_that_do_not_fit(mesh):
         mapped(jaxmg.potrs, square, False)(spd(N), np.ones(N))
 
 
-def test_axes_left_automatic_are_refused():
+@CHECKS
+@pytest.mark.parametrize(
+    "function",
+    [jaxmg.potrs, jaxmg.lu_solve, lambda a, b: jaxmg.syevd(a)[0]],
+    ids=["potrs", "lu_solve", "syevd"],
+)
+def test_axes_left_automatic_are_refused_with_a_way_out(check_vma, function):
     mesh = grid(4, 2)
-    call = jax.shard_map(
-        jaxmg.potrs,
-        mesh=mesh,
-        in_specs=(P("x", None), P()),
-        out_specs=P(),
-        axis_names={"x"},
-        check_vma=False,
-    )
-    with pytest.raises(ValueError, match="'y'"):
-        jax.jit(call)(spd(N), np.ones(N))
+    a, b = spd(N), general(N, 2)
+    specs = {"in_specs": (P("x", None), P()), "out_specs": P(), "check_vma": check_vma}
+    with pytest.raises(ValueError, match=r"\['y'\] automatic: leave axis_names out"):
+        jax.jit(jax.shard_map(function, mesh=mesh, axis_names={"x"}, **specs))(a, b)
+    # As the message says: without axis_names, or outside.
+    inside = jax.jit(jax.shard_map(function, mesh=mesh, **specs))(a, b)
+    outside = jax.jit(function)(put(a, mesh, "x", None), b)
+    assert relative(inside, outside) < 1e-12
 
 
 # --- the *_shardmap_ctx forms ----------------------------------------------------------------

@@ -3,6 +3,7 @@
 """
 
 from .._cho_append import BorderedFactor
+from .._eigh_factor import EighFactor, eigh_factor
 from .._factor_object import CholeskyFactor
 from .._lu_factor import LUFactor, SlogdetResult
 from .._qr_factor import QRFactor, qr_factor
@@ -21,6 +22,7 @@ from .update import cho_append, cho_update
 __all__ = [
     "BorderedFactor",
     "CholeskyFactor",
+    "EighFactor",
     "EighResult",
     "EighSelection",
     "LUFactor",
@@ -36,6 +38,7 @@ __all__ = [
     "cond",
     "det",
     "eigh",
+    "eigh_factor",
     "eigvalsh",
     "inv",
     "logdet",

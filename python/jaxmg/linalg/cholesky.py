@@ -28,7 +28,8 @@ from .._factor_object import CholeskyFactor, factorise, factorise_in_place
 from .._gather import small
 from .._layout import NATURAL, RELABELLED, AnyMesh, Resolved, resolve_plan
 from .._memory import check_memory
-from .._potrs import Specs, potrs
+from .._potrs import potrs
+from .._preparation import Specs
 from .._prepared import Prepared, signature
 from .._resolve import check_mesh, check_specs, is_concrete, resolve
 from ._batches import solve_batches

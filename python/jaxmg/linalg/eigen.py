@@ -19,11 +19,12 @@ from .._arguments import (
     triangle_of,
 )
 from .._context import calling_on
+from .._decomposition import Results
 from .._generalised import TYPES, GeneralisedCall, run_generalised
 from .._layout import AnyMesh
-from .._potrs import Specs
+from .._preparation import Specs
 from .._resolve import is_concrete
-from .._syevd import Call, Results, prepare_eigen, run_call
+from .._syevd import EigenCall, eigen, prepare_eigen
 
 
 class EighResult(NamedTuple):
@@ -115,7 +116,7 @@ def _select(size: int, low: Any, high: Any, w: Array, v: Array | None) -> tuple[
     return cut(w), None if v is None else cut(v), count
 
 
-def _generalised(o: _Options, call: Call, a: Any, b: Any) -> Results:
+def _generalised(o: _Options, call: EigenCall, a: Any, b: Any) -> Results:
     triangle = triangle_of(o.lower)
     if triangle < 0 and not o.average:
         triangle = 0  # any half of a Hermitian matrix
@@ -144,11 +145,11 @@ def _one(o: _Options, a: Any, b: Any = None) -> tuple[Any, ...]:
         subset=indices,
     )
     if b is None:
-        call = dataclasses.replace(call, average=o.average)
-        out = run_call(call, a, False, a, False)
+        wanted = dataclasses.replace(call.wanted, average=o.average)
+        out = eigen(dataclasses.replace(call, wanted=wanted), a)
     else:
         out = _generalised(o, call, a, b)
-    w, v, count = out.w, out.v, None
+    w, v, count = out.values, out.right, None
     if interval is not None:
         size = call.r.n if o.max_count is None else min(int(o.max_count), call.r.n)
         w, v, count = _select(size, *interval, w, v)

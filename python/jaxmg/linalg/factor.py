@@ -23,7 +23,7 @@ from .._gather import small
 from .._layout import MIXED, NATURAL, AnyMesh, resolve_plan
 from .._memory import check_memory
 from .._operands import gathered
-from .._potrs import Specs
+from .._preparation import Specs
 from .._resolve import check_mesh, check_specs, is_concrete, resolve
 
 

@@ -18,12 +18,19 @@ from .._arguments import (
     precision_of,
     release,
 )
-from .._layout import MIXED, AnyMesh, resolve_plan
+from .._layout import MIXED, AnyMesh, Resolved, resolve_plan
 from .._lu import Factor
-from .._lu_factor import LUFactor, SlogdetResult, factorise, factorise_in_place
+from .._lu_factor import (
+    LUFactor,
+    SlogdetResult,
+    factorise,
+    factorise_in_place,
+    invert,
+    invert_in_place,
+)
 from .._lu_solve import lu_solve as solve_one
 from .._memory import check_memory
-from .._potrs import Specs
+from .._preparation import Specs
 from .._resolve import check_mesh, check_specs, is_concrete, resolve
 from ._batches import solve_batches
 from .cholesky import solve_positive_definite
@@ -50,19 +57,35 @@ def _square(routine: str, a: Any) -> Any:
     return cast(a, common_dtype(routine, a=a))
 
 
-def _factor(
-    routine: str, a: Any, overwrite_a: bool, mesh: Any, in_specs: Specs, tile: int
-) -> LUFactor:
-    """The factor of one matrix."""
-    given, a = a, _square(routine, a)
+def _prepared(
+    routine: str,
+    a: Any,
+    overwrite_a: bool,
+    mesh: Any,
+    in_specs: Specs,
+    *,
+    tile: int = 0,
+    exposed: bool = True,
+) -> tuple[Resolved, Any, bool]:
+    """How one matrix is to be factored, the matrix where it belongs, and whether it may be lost."""
+    a = _square(routine, a)
     n = a.shape[1]
     layout = resolve(a, n=n, mesh=check_mesh(mesh), spec=check_specs(in_specs)[0])
     if layout.kind != "manual" and a.shape[0] != n:
         raise ValueError(f"{routine}: a has shape {tuple(a.shape)}; accepted are matrices (n, n).")
-    r = resolve_plan(layout, n, str(a.dtype), tile=tile, exposed=True, routine="getrf")
+    r = resolve_plan(layout, n, str(a.dtype), tile=tile, exposed=exposed, routine="getrf")
     in_place = overwrite_a and is_concrete(a)
     check_memory(routine, r, 1, in_place=in_place or not is_concrete(a))
-    a = place_matrix(a, layout, n)
+    return r, place_matrix(a, layout, n), in_place
+
+
+def _factor(
+    routine: str, a: Any, overwrite_a: bool, mesh: Any, in_specs: Specs, tile: int
+) -> LUFactor:
+    """The factor of one matrix."""
+    given = a
+    r, a, in_place = _prepared(routine, a, overwrite_a, mesh, in_specs, tile=tile)
+    n = r.n
     if n == 0:
         if in_place:
             release(given)
@@ -249,12 +272,12 @@ def inv(
 ) -> Array:
     """The inverse of square matrices, with A's rows on A's devices.
 
-    2 n^3 + 2/3 n^3 operations; beside A's there are two more matrices of its size. LAPACK:
-    xGETRF and xGETRS with the identity.
+    From the LU factor, in its place: 2 n^3 operations in all, and beside A one more matrix of its
+    size, or none with `overwrite_a`. LAPACK: xGETRF, xGETRI.
 
     Args:
         a: the matrix, shape (..., n, n).
-        overwrite_a: accepted as in SciPy, without effect.
+        overwrite_a: eagerly, whether a single matrix may be overwritten; it is deleted then.
         check_finite: accepted as in SciPy. NaN and infinities always give NaN.
         mesh: the mesh to work on; None finds it from `a` or the context.
         in_specs: the spec of `a`.
@@ -271,12 +294,20 @@ def inv(
         >>> jaxmg.linalg.inv(jnp.array([[0.0, 2.0], [1.0, 4.0]])).tolist()
         [[-2.0, 1.0], [0.5, 0.0]]
     """
-    del overwrite_a, check_finite
+    del check_finite
     options: dict[str, Any] = {"mesh": mesh, "in_specs": in_specs}
     if getattr(a, "ndim", 2) > 2:
         return jax.vmap(lambda x: inv(x, **options))(jnp.asarray(_square("inv", a)))
-    factor = _factor("inv", a, False, mesh, in_specs, 0)
-    return factor.inv()
+    given = a
+    r, a, in_place = _prepared("inv", a, overwrite_a, mesh, in_specs, exposed=False)
+    if r.layout.kind == "manual":
+        raise ValueError("inv: not available inside shard_map.")
+    if not in_place:
+        return a if r.n == 0 else invert(r, a)
+    if r.n == 0:
+        return jnp.zeros_like(a)
+    with giving_away(a, given):
+        return invert_in_place(r, a)
 
 
 def slogdet(a: Any, *, mesh: AnyMesh | None = None, in_specs: Specs = None) -> SlogdetResult:

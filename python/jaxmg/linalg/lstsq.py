@@ -14,7 +14,7 @@ from .._context import calling_on
 from .._layout import AnyMesh
 from .._least_squares import finish, prepare, run
 from .._memory import check_qr_memory
-from .._potrs import Specs
+from .._preparation import Specs
 from .._resolve import check_specs, is_concrete
 
 

@@ -23,7 +23,7 @@ from .._hermitian import places
 from .._layout import AnyMesh, Resolved, resolve_plan
 from .._memory import check_memory
 from .._operands import constrain, gathered, like, on_mesh
-from .._potrs import Specs
+from .._preparation import Specs
 from .._resolve import check_mesh, check_specs, is_concrete, resolve
 
 

@@ -11,7 +11,7 @@ from jax import Array
 from .._arguments import cast, common_dtype, host_or_device
 from .._layout import AnyMesh
 from .._polar import polar as _polar
-from .._potrs import Specs
+from .._preparation import Specs
 
 
 def polar(

@@ -10,7 +10,7 @@ from jax import Array
 
 from .._arguments import cast, common_dtype, host_or_device
 from .._layout import AnyMesh
-from .._potrs import Specs
+from .._preparation import Specs
 from .._qr_api import MODES
 from .._qr_api import qr as _qr
 

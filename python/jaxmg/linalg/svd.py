@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -15,11 +14,12 @@ from jax import Array
 from .. import _matmul, _polar_rules, _svd
 from .._arguments import cast, common_dtype, host_or_device
 from .._context import calling_on
+from .._decomposition import Call
 from .._gesvd import gesvd
 from .._layout import AnyMesh
-from .._matrix_operand import Operand, prepare_matrix
+from .._matrix_operand import prepare_matrix
 from .._polar import resolve_polar
-from .._potrs import Specs
+from .._preparation import Specs
 from .._svd import ResolvedSvd
 
 
@@ -119,28 +119,22 @@ def svdvals(a: Any, *, mesh: AnyMesh | None = None, in_specs: Specs = None) -> A
 # --- pseudo-inverse --------------------------------------------------------------------------
 
 
-@dataclasses.dataclass(frozen=True)
-class _PinvCall:
-    r: ResolvedSvd
-    operand: Operand
-    rtol: float
-
-
 @functools.partial(jax.jit, static_argnums=0)
-def _run_pinv(call: _PinvCall, a: Array) -> Array:
+def _run_pinv(call: Call[ResolvedSvd, float], a: Array) -> Array:
+    """Singular values of at most `call.wanted` times the largest one count as zeros."""
     r, o = call.r, call.operand
     if r.n == 0:
         return jnp.zeros((o.columns, o.rows), o.dtype)
     a = _polar_rules.enter(r.polar, o.enter(a), o.rows)
     if o.rows >= o.columns:
-        return _svd.pseudo_inverse(r, call.rtol, a)
-    x = _svd.pseudo_inverse(r, call.rtol, _matmul.adjoint(r.ring, a, o.rows))
+        return _svd.pseudo_inverse(r, call.wanted, a)
+    x = _svd.pseudo_inverse(r, call.wanted, _matmul.adjoint(r.ring, a, o.rows))
     return _matmul.adjoint(r.ring, x, r.n)
 
 
 def _pinv(a: Any, rtol: Any, mesh: AnyMesh | None, in_specs: Specs) -> Array:
     operand, a = prepare_matrix("pinv", a, mesh=mesh, in_specs=in_specs)
-    call = _PinvCall(ResolvedSvd(resolve_polar(operand)), operand, rtol)
+    call = Call(ResolvedSvd(resolve_polar(operand)), operand, rtol)
     with calling_on(operand.layout):
         out = _run_pinv(call, a)
     return operand.leave(out, operand.columns)

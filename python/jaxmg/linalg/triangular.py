@@ -25,7 +25,7 @@ from .._context import on_own_mesh
 from .._layout import NATURAL, AnyMesh, Resolved, resolve_plan
 from .._memory import check_memory
 from .._operands import constrain, on_mesh
-from .._potrs import Specs
+from .._preparation import Specs
 from .._resolve import check_mesh, check_specs, resolve, rhs_spec, splits_rows
 from .._rows import keep_rows
 from .._triangular import Form

@@ -23,7 +23,7 @@ from .._cho_append import BorderedFactor, append, right_hand_side
 from .._dot import dot
 from .._factor_object import CholeskyFactor
 from .._layout import NATURAL, AnyMesh, resolve_plan
-from .._potrs import Specs
+from .._preparation import Specs
 from .._resolve import check_mesh, check_specs, is_concrete, resolve
 
 

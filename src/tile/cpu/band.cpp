@@ -16,7 +16,7 @@ template <class T, class Body>
 void each_column(CpuLane& lane, Size m, Size n, const Body& body) {
   const double bytes = static_cast<double>(m) * static_cast<double>(n) * sizeof(T);
   const bool worth = bytes >= 2 * kLeastBytes;
-  const Size tasks = worth ? std::min<Size>(n, 4 * Pool::instance().threads()) : 1;
+  const Size tasks = worth ? std::min(n, Size{4} * Pool::instance().threads()) : 1;
   const Size length = ceil_div(std::max<Size>(n, 1), tasks);
   for_each(lane.priority(), worth, ceil_div(n, length), [&](Size task) {
     for (Size j = task * length; j < std::min(n, (task + 1) * length); ++j) {

@@ -27,8 +27,8 @@ struct Cpu {
   template <class T>
   static void copy(Lane& lane, Size m, Size n, const T* src, Size lds, T* dst, Size ldd);
   template <class T>
-  static void copy_strided(Lane& lane, Size m, Size n, const T* src, Size lds, Size stride_s,
-                           T* dst, Size ldd, Size stride_d, Size count);
+  static void copy_blocks(Lane& lane, Size m, Size n, Size count, const T* src, Size lds,
+                          Size src_step, T* dst, Size ldd, Size dst_step);
   template <class T>
   static void transpose(Lane& lane, Size m, Size n, const T* src, Size lds, T* dst, Size ldd,
                         bool conj);
@@ -83,7 +83,7 @@ struct Cpu {
 
   template <class T>
   static void getrf(Lane& lane, Size m, Size n, T* a, Size lda, Size first, std::int32_t* pivots,
-                    Size position, Size equation, Info* info);
+                    T* inverse, Size ldi, Size position, Size equation, Info* info);
   static void trace_pivots(Lane& lane, Size n, const std::int32_t* pivots, Size first,
                            RowMoves moves);
   // Also for 32-bit integers.
@@ -103,8 +103,6 @@ struct Cpu {
   template <class T>
   static void invert_triangle(Lane& lane, Uplo uplo, Diag diag, Size n, const T* a, Size lda, T* x,
                               Size ldx);
-  template <class T>
-  static void invert_unit_blocks(Lane& lane, Size n, const T* l, Size ldl, T* x, Size ldx);
   template <class T>
   static void solve_triangle(Lane& lane, Uplo uplo, Op op, Diag diag, Size m, Size n, const T* a,
                              Size lda, const T* x, Size ldx, T* b, Size ldb, T* work);

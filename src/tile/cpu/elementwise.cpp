@@ -72,13 +72,12 @@ void Cpu::copy(Lane& lane, Size m, Size n, const T* src, Size lds, T* dst, Size 
 }
 
 template <class T>
-void Cpu::copy_strided(Lane& lane, Size m, Size n, const T* src, Size lds, Size stride_s, T* dst,
-                       Size ldd, Size stride_d, Size count) {
-  for_columns<T>(lane, m * count, n, [&](Size first, Size columns) {
+void Cpu::copy_blocks(Lane& lane, Size m, Size n, Size count, const T* src, Size lds, Size src_step,
+                      T* dst, Size ldd, Size dst_step) {
+  for_columns<T>(lane, m, n * count, [&](Size first, Size columns) {
     for (Size j = first; j < first + columns; ++j) {
-      for (Size i = 0; i < count; ++i) {
-        std::copy_n(src + j * lds + i * stride_s, m, dst + j * ldd + i * stride_d);
-      }
+      const Size block = j / n, column = j % n;
+      std::copy_n(src + block * src_step + column * lds, m, dst + block * dst_step + column * ldd);
     }
   });
 }
@@ -133,13 +132,13 @@ void Cpu::add(Lane& lane, Size m, Size n, T alpha, const T* src, Size lds, T* ds
   });
 }
 
-#define JAXMG_INSTANTIATE(T)                                                                  \
-  template void Cpu::copy<T>(Lane&, Size, Size, const T*, Size, T*, Size);                    \
-  template void Cpu::copy_strided<T>(Lane&, Size, Size, const T*, Size, Size, T*, Size, Size, \
-                                     Size);                                                   \
-  template void Cpu::transpose<T>(Lane&, Size, Size, const T*, Size, T*, Size, bool);         \
-  template void Cpu::fill<T>(Lane&, Size, Size, T, T, T*, Size);                              \
-  template void Cpu::fill_if_failed<T>(Lane&, const Info*, Size, Size, T, T*, Size);          \
+#define JAXMG_INSTANTIATE(T)                                                                 \
+  template void Cpu::copy<T>(Lane&, Size, Size, const T*, Size, T*, Size);                   \
+  template void Cpu::copy_blocks<T>(Lane&, Size, Size, Size, const T*, Size, Size, T*, Size, \
+                                    Size);                                                   \
+  template void Cpu::transpose<T>(Lane&, Size, Size, const T*, Size, T*, Size, bool);        \
+  template void Cpu::fill<T>(Lane&, Size, Size, T, T, T*, Size);                             \
+  template void Cpu::fill_if_failed<T>(Lane&, const Info*, Size, Size, T, T*, Size);         \
   template void Cpu::add<T>(Lane&, Size, Size, T, const T*, Size, T*, Size);
 
 JAXMG_INSTANTIATE(float)

@@ -47,8 +47,8 @@ R nothing_if_finite(std::complex<R> x) {
 }  // namespace
 
 template <class T>
-void Cpu::getrf(Lane& lane, Size m, Size n, T* a, Size lda, Size first, std::int32_t* pivots,
-                Size position, Size equation, Info* info) {
+void Cpu::getrf(Lane& lane, Size m, Size n, T* a, Size lda, Size first, std::int32_t* pivots, T*,
+                Size, Size position, Size equation, Info* info) {
   if (n <= 0) {
     return;
   }
@@ -160,9 +160,6 @@ template <class T>
 void Cpu::invert_triangle(Lane&, Uplo, Diag, Size, const T*, Size, T*, Size) {}
 
 template <class T>
-void Cpu::invert_unit_blocks(Lane&, Size, const T*, Size, T*, Size) {}
-
-template <class T>
 void Cpu::solve_triangle(Lane& lane, Uplo uplo, Op op, Diag diag, Size m, Size n, const T* a,
                          Size lda, const T*, Size, T* b, Size ldb, T*) {
   trsm(lane, Side::right, uplo, op, diag, m, n, T(1), a, lda, b, ldb);
@@ -224,8 +221,8 @@ void Cpu::fill_if_kind(Lane& lane, const Info* info, Kind kind, Size m, Size n, 
 }
 
 #define JAXMG_INSTANTIATE(T)                                                                       \
-  template void Cpu::getrf<T>(Lane&, Size, Size, T*, Size, Size, std::int32_t*, Size, Size,        \
-                              Info*);                                                              \
+  template void Cpu::getrf<T>(Lane&, Size, Size, T*, Size, Size, std::int32_t*, T*, Size, Size,    \
+                              Size, Info*);                                                        \
   template void Cpu::move_rows<T>(Lane&, Size, RowMoves, Size, T*, Size, T*, Size);                \
   template void Cpu::put_rows<T>(Lane&, Size, Size, const std::int32_t*, Size, const T*, Size, T*, \
                                  Size);                                                            \
@@ -234,7 +231,6 @@ void Cpu::fill_if_kind(Lane& lane, const Info* info, Kind kind, Size m, Size n, 
   template void Cpu::take_columns<T>(Lane&, Size, Size, const std::int32_t*, Size, Size, const T*, \
                                      Size, T*, Size);                                              \
   template void Cpu::invert_triangle<T>(Lane&, Uplo, Diag, Size, const T*, Size, T*, Size);        \
-  template void Cpu::invert_unit_blocks<T>(Lane&, Size, const T*, Size, T*, Size);                 \
   template void Cpu::solve_triangle<T>(Lane&, Uplo, Op, Diag, Size, Size, const T*, Size,          \
                                        const T*, Size, T*, Size, T*);                              \
   template void Cpu::log_phase<T>(Lane&, Size, const T*, Size, Real<T>*, T*);                      \

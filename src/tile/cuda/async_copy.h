@@ -10,6 +10,15 @@ __device__ inline void copy_async(void* shared, const void* global) {
   const auto to = static_cast<unsigned>(__cvta_generic_to_shared(shared));
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(global) : "memory");
 }
+// One element of 4 or 8 bytes, or 0 in its place.
+template <class R>
+__device__ void copy_async_or_zero(R* shared, const R* global, bool copy) {
+  const auto to = static_cast<unsigned>(__cvta_generic_to_shared(shared));
+  const int bytes = copy ? static_cast<int>(sizeof(R)) : 0;
+  asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(to), "l"(global),
+               "n"(sizeof(R)), "r"(bytes)
+               : "memory");
+}
 // This thread's copies since the last call are a group.
 __device__ inline void commit_copies() {
   asm volatile("cp.async.commit_group;" ::: "memory");

@@ -5,6 +5,7 @@
 #include "tile/cuda/scalar.h"
 #include "tile/cuda/scratch.h"
 #include "tile/cuda/triangle.h"
+#include "tile/cuda/vector_solve.h"
 
 namespace jaxmg::tile {
 namespace {
@@ -237,6 +238,9 @@ void Cuda::gemm(Lane& lane, Op op_a, Op op_b, Size m, Size n, Size k, T alpha, c
   if (vector_product(lane, op_a, op_b, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc)) {
     return;
   }
+  // A matrix without rows may have none between its columns, which the library does not like.
+  lda = std::max<Size>(1, lda);
+  ldb = std::max<Size>(1, ldb);
   JAXMG_CUDA_CHECK(
       cublasGemmEx_64(lane.blas(), operation<T>(op_a), operation<T>(op_b), m, n, k, &alpha, a,
                       library_type(dtype_of<T>), lda, b, library_type(dtype_of<T>), ldb, &beta, c,
@@ -274,6 +278,9 @@ void Cuda::solve_diagonal(Lane& lane, Op op, Size m, Size n, const T* l, Size ld
                           Size ldx, T* b, Size ldb, T* work) {
   if (m <= 0 || n <= 0) {
     return;
+  }
+  if (m == 1) {
+    return solve_vector<T>(lane, op, n, l, ldl, x, ldx, b, ldb, work);
   }
   T* const lower = triangle_scratch<T>(lane, n);
   copy_masked(lane, Uplo::lower, Diag::non_unit, n, l, ldl, lower);

@@ -34,16 +34,6 @@ __global__ void transpose_kernel(Size m, Size n, const D* src, Size lds, D* dst,
   }
 }
 
-// Rows in pieces of `rows` rows at a distance.
-struct StridedRow {
-  unsigned rows;
-  Size stride;
-  __device__ Size place(Size i) const {
-    const auto row = static_cast<unsigned>(i);
-    return row % rows + row / rows * stride;
-  }
-};
-
 template <class D>
 __global__ void mirror_kernel(Size n, D* a, Size lda) {
   __shared__ D tile[kTile][kTile + 1];
@@ -86,19 +76,19 @@ void Cuda::copy(Lane& lane, Size m, Size n, const T* src, Size lds, T* dst, Size
 }
 
 template <class T>
-void Cuda::copy_strided(Lane& lane, Size m, Size n, const T* src, Size lds, Size stride_s, T* dst,
-                        Size ldd, Size stride_d, Size count) {
-  if (m <= 0 || count <= 0) {
-    return;
+void Cuda::copy_blocks(Lane& lane, Size m, Size n, Size count, const T* src, Size lds,
+                       Size src_step, T* dst, Size ldd, Size dst_step) {
+  if (count == 1) {
+    return copy<T>(lane, m, n, src, lds, dst, ldd);
   }
   const DeviceType<T>* from = on_device(src);
   DeviceType<T>* to = on_device(dst);
-  narrow(m * count);  // division of 32-bit numbers is fast
-  const StridedRow row_s{static_cast<unsigned>(m), stride_s};
-  const StridedRow row_d{static_cast<unsigned>(m), stride_d};
   move_each(
-      lane, m * count, n, [=] __device__(Size i, Size j) { return from[row_s.place(i) + j * lds]; },
-      [=] __device__(Size i, Size j, DeviceType<T> x) { to[row_d.place(i) + j * ldd] = x; });
+      lane, m, n * count,
+      [=] __device__(Size i, Size j) { return from[i + j % n * lds + j / n * src_step]; },
+      [=] __device__(Size i, Size j, DeviceType<T> x) {
+        to[i + j % n * ldd + j / n * dst_step] = x;
+      });
 }
 
 // Blocks on and below the diagonal, by way of shared memory.
@@ -171,15 +161,15 @@ void Cuda::random_vector(Lane& lane, Size n, Size first, Real<T> scale, T* v) {
   });
 }
 
-#define JAXMG_INSTANTIATE(T)                                                                   \
-  template void Cuda::copy<T>(Lane&, Size, Size, const T*, Size, T*, Size);                    \
-  template void Cuda::copy_strided<T>(Lane&, Size, Size, const T*, Size, Size, T*, Size, Size, \
-                                      Size);                                                   \
-  template void Cuda::mirror<T>(Lane&, Size, T*, Size);                                        \
-  template void Cuda::transpose<T>(Lane&, Size, Size, const T*, Size, T*, Size, bool);         \
-  template void Cuda::fill<T>(Lane&, Size, Size, T, T, T*, Size);                              \
-  template void Cuda::fill_if_failed<T>(Lane&, const Info*, Size, Size, T, T*, Size);          \
-  template void Cuda::add<T>(Lane&, Size, Size, T, const T*, Size, T*, Size);                  \
+#define JAXMG_INSTANTIATE(T)                                                                  \
+  template void Cuda::copy<T>(Lane&, Size, Size, const T*, Size, T*, Size);                   \
+  template void Cuda::copy_blocks<T>(Lane&, Size, Size, Size, const T*, Size, Size, T*, Size, \
+                                     Size);                                                   \
+  template void Cuda::mirror<T>(Lane&, Size, T*, Size);                                       \
+  template void Cuda::transpose<T>(Lane&, Size, Size, const T*, Size, T*, Size, bool);        \
+  template void Cuda::fill<T>(Lane&, Size, Size, T, T, T*, Size);                             \
+  template void Cuda::fill_if_failed<T>(Lane&, const Info*, Size, Size, T, T*, Size);         \
+  template void Cuda::add<T>(Lane&, Size, Size, T, const T*, Size, T*, Size);                 \
   template void Cuda::random_vector<T>(Lane&, Size, Size, Real<T>, T*);
 JAXMG_INSTANTIATE(float)
 JAXMG_INSTANTIATE(double)

@@ -34,8 +34,8 @@ struct Cuda {
   template <class T>
   static void copy(Lane& lane, Size m, Size n, const T* src, Size lds, T* dst, Size ldd);
   template <class T>
-  static void copy_strided(Lane& lane, Size m, Size n, const T* src, Size lds, Size stride_s,
-                           T* dst, Size ldd, Size stride_d, Size count);
+  static void copy_blocks(Lane& lane, Size m, Size n, Size count, const T* src, Size lds,
+                          Size src_step, T* dst, Size ldd, Size dst_step);
   template <class T>
   static void transpose(Lane& lane, Size m, Size n, const T* src, Size lds, T* dst, Size ldd,
                         bool conj);
@@ -65,6 +65,22 @@ struct Cuda {
   static void subtract_split_product(Lane& lane, Size m, Size n, Size k, const Half* a,
                                      const Half* b, Size ld, Size stride_a, Size stride_b, float* c,
                                      Size ldc, Size stride_c, Size count);
+  // See the implementation for what it takes a panel to be.
+  static Size columns_beside_panel(Lanes& lanes, Size m, Size k, Size n);
+  static void leave_room(Lanes& lanes, bool room);
+  static void share_with_panels(Lanes& lanes, bool share);
+  static void subtract_split_rows(Lane& lane, Size m, Size n, Size k, const Half* a, Size lda,
+                                  const float* b, Size ldb, Half* parts, float* c, Size ldc);
+  template <class T>
+  static void row_max(Lane& lane, Size m, Size n, const T* a, Size lda, Real<T>* result);
+  template <class T>
+  static void column_max(Lane& lane, Size m, Size n, const Real<T>* rows, const T* a, Size lda,
+                         Real<T>* result);
+  template <class R>
+  static void unit_size(Lane& lane, Size n, const R* size, R* scale, R* inverse);
+  template <class T>
+  static void scale_factors(Lane& lane, Size m, Size n, Size diagonal, const Real<T>* rows,
+                            const Real<T>* upper, const Real<T>* lower, T* a, Size lda);
   template <class T>
   static void unit_scale(Lane& lane, Size n, const T* diagonal, Size stride, Real<T>* scale,
                          Real<T>* inverse);
@@ -106,7 +122,7 @@ struct Cuda {
 
   template <class T>
   static void getrf(Lane& lane, Size m, Size n, T* a, Size lda, Size first, std::int32_t* pivots,
-                    Size position, Size equation, Info* info);
+                    T* inverse, Size ldi, Size position, Size equation, Info* info);
   static void trace_pivots(Lane& lane, Size n, const std::int32_t* pivots, Size first,
                            RowMoves moves);
   // Also for 32-bit integers.
@@ -126,6 +142,8 @@ struct Cuda {
   template <class T>
   static void invert_triangle(Lane& lane, Uplo uplo, Diag diag, Size n, const T* a, Size lda, T* x,
                               Size ldx);
+  // With L the unit lower triangle of l and B its block diagonal of edge inverse_block: x <- inv(B)
+  // on the diagonal blocks, inv(B) L below them, 0 above.
   template <class T>
   static void invert_unit_blocks(Lane& lane, Size n, const T* l, Size ldl, T* x, Size ldx);
   template <class T>

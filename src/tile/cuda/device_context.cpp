@@ -4,6 +4,7 @@
 #include <map>
 
 #include "tile/cuda/cuda.h"
+#include "tile/cuda/lu_base.h"
 #include "tile/cuda/peer_access.h"
 #include "tile/cuda/scratch.h"
 
@@ -106,7 +107,10 @@ void warm_up_lu(CudaLane& lane, char* memory) {
   Cuda::fill<Real<T>>(lane, 1, 1, Real<T>(0), Real<T>(0), real, 1);
   Cuda::fill<T>(lane, 1, 1, T(1), T(1), phase, 1);
   Cuda::check_finite<T>(lane, n, n, a, n, info);
-  Cuda::getrf<T>(lane, n, n, a, n, 0, integers, 0, 0, info);
+  // By our own kernels, small panels taking one block that waits for nobody, and by the library's.
+  Cuda::getrf<T>(lane, n, n, a, n, 0, integers, x, n, 0, 0, info);
+  load_lu_base<T>();
+  getrf_by_library<T>(lane, n, n, a, n, 0, integers, x, n, {0, 0, info});
   Cuda::trace_pivots(lane, n, integers, 0, moves);
   Cuda::iota(lane, n, order);
   Cuda::move_rows<std::int32_t>(lane, n, moves, 1, order, n, nullptr, 0);
@@ -115,7 +119,6 @@ void warm_up_lu(CudaLane& lane, char* memory) {
   Cuda::put_columns<T>(lane, n, n, order, 0, n, b, n, work, n);
   Cuda::take_columns<T>(lane, n, n, order, 0, n, b, n, work, n);
   Cuda::copy<std::int32_t>(lane, n - 1, 2, integers, n, integers + n, n);
-  Cuda::invert_unit_blocks<T>(lane, n, a, n, x, n);
   for (const Uplo uplo : {Uplo::lower, Uplo::upper}) {
     const Diag diag = uplo == Uplo::lower ? Diag::unit : Diag::non_unit;
     Cuda::invert_triangle<T>(lane, uplo, diag, n, a, n, x, n);
@@ -126,6 +129,18 @@ void warm_up_lu(CudaLane& lane, char* memory) {
   }
   Cuda::trsm<T>(lane, Side::left, Uplo::lower, Op::none, Diag::unit, n, n, T(1), a, n, b, n);
   Cuda::gemm<T>(lane, Op::none, Op::none, n, n, n, T(-1), a, n, b, n, T(1), work, n);
+  if constexpr (Cuda::splits<T>) {
+    constexpr Size h = n / 2;
+    auto* const parts = reinterpret_cast<Cuda::Half*>(x);  // half a tile
+    auto* const more = reinterpret_cast<Cuda::Half*>(work);
+    Cuda::split(lane, h, h, a, n, parts, h);
+    Cuda::subtract_split_rows(lane, h, h, h, parts, h, a, n, more, b, n);
+    Cuda::row_max<T>(lane, n, n, a, n, x);
+    Cuda::unit_size<T>(lane, n, x, x, x + n);
+    Cuda::column_max<T>(lane, n, n, x, a, n, x + 2 * n);
+    Cuda::scale<T>(lane, n, n, x, x, b, n);
+    Cuda::scale_factors<T>(lane, n, n, 0, x, x, x, b, n);
+  }
   Cuda::log_phase<T>(lane, n, a, n + 1, real, phase);
   Cuda::pivot_sign<T>(lane, n, integers, phase);
   Cuda::name_equation(lane, info);
@@ -214,6 +229,10 @@ void DeviceContext::reserve_staging(Size bytes) {
     const DeviceGuard guard(device_);
     staging_ = std::make_unique<CudaStaging>(bytes);
   }
+}
+
+bool DeviceSet::alone(int rank) const {
+  return std::ranges::count(devices_, devices_[static_cast<std::size_t>(rank)]) == 1;
 }
 
 std::shared_ptr<DeviceSet> DeviceSet::get(const std::vector<int>& devices) {

@@ -60,6 +60,8 @@ class DeviceSet {
   int size() const { return static_cast<int>(devices_.size()); }
   const std::vector<int>& devices() const { return devices_; }
   DeviceContext& context(int rank) { return *contexts_[static_cast<std::size_t>(rank)]; }
+  // Whether no other rank has the same device.
+  bool alone(int rank) const;
   // Whether kernels on each device can read the memory of all.
   bool direct() const { return direct_; }
 

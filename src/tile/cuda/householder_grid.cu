@@ -33,10 +33,10 @@ constexpr int kColumns = 32 * kSpans;
 constexpr int kGroups = kBlockThreads / kColumns;  // of threads that add up the blocks' sums
 // Reads of a thread under way, of numbers of as many words.
 template <class D>
-constexpr int kInFlight = Tagged<D>::kWords > 1 ? 8 / (Tagged<D>::kWords / 2) : 8;
+constexpr int kInFlight = Tagged<D>::kWords > 2 ? 2 : 4;
 constexpr int kMostPolls = 1 << 21;  // more than a second
 // Fewer blocks have less to tell each other, more of them less to do.
-constexpr Size kGoodBlocks = 72;
+constexpr Size kGoodBlocks = 36;
 constexpr Size kMostBlocks = 256;  // room in the workspace, see plan_eigen.cpp
 
 template <class D>
@@ -53,12 +53,21 @@ struct GridPanel {
   Tagged<D>* row;   // 2 x kColumns
 };
 
-template <class D>
+template <class D, class R, int kRows>
 struct BlockMemory {
+  D next[2][kBlockWarps * kRows];  // the rows' elements of the present column and the next one
   D warps[kBlockWarps][kColumns];
   D groups[kGroups][kColumns];
   D sums[kColumns];
   D row[kColumns];
+  ReflectorScalars<D, R> scalars;
+};
+
+// As many numbers as are read from shared memory at once.
+template <class D>
+struct alignas(16) Pack {
+  static constexpr int count = 16 / sizeof(D);
+  D x[count];
 };
 
 template <class R>
@@ -126,10 +135,11 @@ __device__ bool collect(const Tagged<D>* sums, int first, int blocks, std::uint3
   return true;
 }
 
-// Tells the others this block's sums for column j, and reads theirs and row j into shared memory.
-// False if a block is missing.
-template <class D, class R>
-__device__ bool exchange(const GridPanel<D>& p, BlockMemory<D>& shared, int j) {
+// Tells the others this block's sums for column j, and reads theirs, row j and what they make of
+// column j into shared memory. False if a block is missing.
+template <class D, class R, int kRows>
+__device__ bool exchange(const GridPanel<D>& p, BlockMemory<D, R, kRows>& shared, int j,
+                         R smallest) {
   const int column = static_cast<int>(threadIdx.x) % kColumns;
   const int group = static_cast<int>(threadIdx.x) / kColumns;
   const int blocks = static_cast<int>(gridDim.x);
@@ -139,7 +149,7 @@ __device__ bool exchange(const GridPanel<D>& p, BlockMemory<D>& shared, int j) {
   const bool of_use = column >= j && column < p.w;
   D sum = element<D>(R{0});
   if (group == 0 && of_use) {
-#pragma unroll
+#pragma unroll 4
     for (int warp = 0; warp < kBlockWarps; ++warp) {
       sum = sum + shared.warps[warp][column];
     }
@@ -163,13 +173,22 @@ __device__ bool exchange(const GridPanel<D>& p, BlockMemory<D>& shared, int j) {
   if (__syncthreads_or(here ? 0 : 1) != 0) {
     return false;
   }
-  if (group == 0 && of_use) {
+  if (group == 0) {
     sum = element<D>(R{0});
-#pragma unroll
-    for (int g = 0; g < kGroups; ++g) {
-      sum = sum + shared.groups[g][column];
+    if (of_use) {
+#pragma unroll 4
+      for (int g = 0; g < kGroups; ++g) {
+        sum = sum + shared.groups[g][column];
+      }
+      shared.sums[column] = sum;
     }
-    shared.sums[column] = sum;
+    if (column / 32 == j / 32) {  // a warp, for all others
+      const ReflectorScalars<D, R> scalars =
+          reflector_scalars(shared.row[j], real_part(from_lane(sum, j & 31)), smallest);
+      if (column % 32 == 0) {
+        shared.scalars = scalars;
+      }
+    }
   }
   __syncthreads();
   return true;
@@ -183,10 +202,6 @@ struct WarpRows {
   int first;
   int lane;
 
-  __device__ D column(int q, int j) const {
-    return from_lane(j < 32 ? x[q][0] : x[q][kSpans - 1], j & 31);
-  }
-
   __device__ void load(const GridPanel<D>& p) {
 #pragma unroll
     for (int q = 0; q < kRows; ++q) {
@@ -198,19 +213,39 @@ struct WarpRows {
     }
   }
 
-  // Sums for column j.
-  __device__ void add_up(int j) {
+  // next <- column j, which is in span c, for all lanes.
+  __device__ void show(int j, int c, D* next) const {
+    if (lane == (j & 31)) {
 #pragma unroll
-    for (int c = 0; c < kSpans; ++c) {
+      for (int q = 0; q < kRows; q += Pack<D>::count) {
+        Pack<D> pack;
+#pragma unroll
+        for (int i = 0; i < Pack<D>::count; ++i) {
+          pack.x[i] = c == 0 ? x[q + i][0] : x[q + i][kSpans - 1];
+        }
+        *reinterpret_cast<Pack<D>*>(next + q) = pack;
+      }
+    }
+    __syncwarp();
+  }
+
+  // Sums over rows below row j of conj(next) times the columns from span kFrom on.
+  template <bool kNear, int kFrom>
+  __device__ void add_up(int j, const D* next) {
+#pragma unroll
+    for (int c = kFrom; c < kSpans; ++c) {
       sums[c] = element<D>(R{0});
     }
 #pragma unroll
-    for (int q = 0; q < kRows; ++q) {
-      const D y = column(q, j);
+    for (int q = 0; q < kRows; q += Pack<D>::count) {
+      const Pack<D> pack = *reinterpret_cast<const Pack<D>*>(next + q);
 #pragma unroll
-      for (int c = 0; c < kSpans; ++c) {
-        if (first + q > j) {
-          sums[c] = plus_product(sums[c], y, x[q][c]);
+      for (int i = 0; i < Pack<D>::count; ++i) {
+        if (!kNear || first + q + i > j) {
+#pragma unroll
+          for (int c = kFrom; c < kSpans; ++c) {
+            sums[c] = plus_product(sums[c], pack.x[i], x[q + i][c]);
+          }
         }
       }
     }
@@ -231,31 +266,44 @@ struct WarpRows {
   }
 
   // a_l <- a_l - v factor_l for the columns after j, whose factors are 0 elsewhere; v below row j
-  // is scale times column j. `near`: some rows are not below row j + 1.
-  template <bool kNear>
-  __device__ void apply(int j, D scale, const D (&factor)[kSpans]) {
-    const int next = j + 1 < kColumns ? j + 1 : j;
+  // is scale times column j, which lies in `column`. Then the sums for column j + 1, by way of
+  // `next`. kNear: some rows are not below row j + 1. kFrom: no column after j lies in an earlier
+  // span.
+  template <bool kNear, int kFrom>
+  __device__ void apply(int j, D scale, const D (&factor)[kSpans], const D* column, D* next) {
+    D scaled[kSpans];
 #pragma unroll
-    for (int c = 0; c < kSpans; ++c) {
-      sums[c] = element<D>(R{0});
+    for (int c = kFrom; c < kSpans; ++c) {
+      scaled[c] = scale * factor[c];
     }
 #pragma unroll
-    for (int q = 0; q < kRows; ++q) {
-      D v = scale * column(q, j);
-      if (kNear && first + q <= j) {
-        v = element<D>(R(first + q == j ? 1 : 0));
-      }
+    for (int q = 0; q < kRows; q += Pack<D>::count) {
+      const Pack<D> pack = *reinterpret_cast<const Pack<D>*>(column + q);
 #pragma unroll
-      for (int c = 0; c < kSpans; ++c) {
-        x[q][c] = minus_product(x[q][c], v, factor[c]);
-      }
-      const D y = column(q, next);
-      if (!kNear || first + q > j + 1) {
+      for (int i = 0; i < Pack<D>::count; ++i) {
+        const int row = first + q + i;
 #pragma unroll
-        for (int c = 0; c < kSpans; ++c) {
-          sums[c] = plus_product(sums[c], y, x[q][c]);
+        for (int c = kFrom; c < kSpans; ++c) {
+          if (!kNear || row > j) {
+            x[q + i][c] = minus_product(x[q + i][c], pack.x[i], scaled[c]);
+          } else if (row == j) {
+            x[q + i][c] = x[q + i][c] - factor[c];
+          }
         }
       }
+    }
+    if (j + 1 < kColumns) {
+      show(j + 1, (j + 1) / 32, next);
+      add_up<kNear, kFrom>(j + 1, next);
+    }
+  }
+
+  template <bool kNear>
+  __device__ void apply(int j, D scale, const D (&factor)[kSpans], const D* column, D* next) {
+    if (j < 31) {
+      apply<kNear, 0>(j, scale, factor, column, next);
+    } else {
+      apply<kNear, kSpans - 1>(j, scale, factor, column, next);
     }
   }
 
@@ -312,16 +360,19 @@ template <class D, class R, int kRows>
 __global__ void __launch_bounds__(kBlockThreads, 1)
     grid_panel_kernel(const GridPanel<D> p, R smallest) {
   extern __shared__ __align__(16) char memory[];
-  auto& shared = *reinterpret_cast<BlockMemory<D>*>(memory);
+  auto& shared = *reinterpret_cast<BlockMemory<D, R, kRows>*>(memory);
   const int warp = static_cast<int>(threadIdx.x) / 32;
   const int lane = static_cast<int>(threadIdx.x) % 32;
   constexpr int block_rows = kRows * kBlockWarps;
   static_assert(block_rows >= kColumns);  // pivots lie in the first block
+  static_assert(kSpans == 2 && kRows % Pack<D>::count == 0);
   WarpRows<D, R, kRows> rows;
   rows.first = static_cast<int>(blockIdx.x) * block_rows + warp * kRows;
   rows.lane = lane;
   rows.load(p);
-  rows.add_up(0);
+  const auto column = [&](int j) { return shared.next[j & 1] + warp * kRows; };
+  rows.show(0, 0, column(0));
+  rows.template add_up<true, 0>(0, column(0));
   D own_scale[kSpans];
 #pragma unroll
   for (int c = 0; c < kSpans; ++c) {
@@ -336,11 +387,10 @@ __global__ void __launch_bounds__(kBlockThreads, 1)
       rows.tell_row(p, j);
     }
     __syncthreads();
-    if (!exchange<D, R>(p, shared, j)) {
+    if (!exchange<D, R, kRows>(p, shared, j, smallest)) {
       return give_up<D, R>(p, block_rows);
     }
-    const ReflectorScalars<D, R> h =
-        reflector_scalars(shared.row[j], real_part(shared.sums[j]), smallest);
+    const ReflectorScalars<D, R> h = shared.scalars;
     D factor[kSpans];
 #pragma unroll
     for (int c = 0; c < kSpans; ++c) {
@@ -351,13 +401,13 @@ __global__ void __launch_bounds__(kBlockThreads, 1)
       own_scale[c] = l == j ? h.scale : own_scale[c];
     }
     if (blockIdx.x == 0) {
-      rows.template apply<true>(j, h.scale, factor);
+      rows.template apply<true>(j, h.scale, factor, column(j), column(j + 1));
       rows.store_row(p, j, h.beta);
       if (threadIdx.x == 0) {
         p.tau[j] = h.tau;
       }
     } else {
-      rows.template apply<false>(j, h.scale, factor);
+      rows.template apply<false>(j, h.scale, factor, column(j), column(j + 1));
     }
   }
   rows.store(p, own_scale);
@@ -365,7 +415,7 @@ __global__ void __launch_bounds__(kBlockThreads, 1)
 
 template <class D, class R, int kRows>
 void launch(CudaLane& lane, GridPanel<D> p, int blocks) {
-  constexpr std::size_t shared = sizeof(BlockMemory<D>);
+  constexpr std::size_t shared = sizeof(BlockMemory<D, R, kRows>);
   const auto kernel = reinterpret_cast<const void*>(&grid_panel_kernel<D, R, kRows>);
   if (shared > 48 * 1024) {
     JAXMG_CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
@@ -379,12 +429,12 @@ void launch(CudaLane& lane, GridPanel<D> p, int blocks) {
                                                lane.stream()));
 }
 
-std::atomic<bool> grids_allowed{true};
+std::atomic<Size> good_blocks{kGoodBlocks};
 
 }  // namespace
 
-void allow_panel_grids(bool allowed) {
-  grids_allowed = allowed;
+void set_panel_blocks(Size blocks) {
+  good_blocks = blocks < 0 ? kGoodBlocks : blocks;
 }
 
 template <class T>
@@ -399,11 +449,12 @@ bool householder_grid(CudaLane& lane, Size m, Size w, T* a, Size lda, T* r, Size
   JAXMG_CUDA_CHECK(
       cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, lane.device()));
   const Size room = std::min<Size>(processors, kMostBlocks);
-  if (w > kColumns || !grids_allowed || m > room * most * kBlockWarps) {
+  const Size good = good_blocks;
+  if (w > kColumns || good == 0 || m > room * most * kBlockWarps) {
     return false;
   }
   Size rows = 4;
-  while (rows < most && ceil_div(m, rows * kBlockWarps) > std::min(kGoodBlocks, room)) {
+  while (rows < most && ceil_div(m, rows * kBlockWarps) > std::min(good, room)) {
     rows *= 2;
   }
   const int blocks = narrow(ceil_div(m, rows * kBlockWarps));

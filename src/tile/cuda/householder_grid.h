@@ -12,7 +12,8 @@ template <class T>
 bool householder_grid(CudaLane& lane, Size m, Size w, T* a, Size lda, T* r, Size ldr, T* tau,
                       void* work);
 
-// False: householder_grid never does anything. For checks of the other way.
-void allow_panel_grids(bool allowed);
+// For checks: blocks from which on each is given more rows, while they fit; 0: householder_grid
+// never does anything; negative: as is best.
+void set_panel_blocks(Size blocks);
 
 }  // namespace jaxmg::tile

@@ -12,6 +12,16 @@ namespace {
 constexpr Size kBlasWorkspace = Size{32} << 20;
 constexpr Size kAlignment = 256;
 
+// Whether processes run on the device side by side, and not in turn.
+bool is_shared_by_processes(int device) {
+  int shared = 0;
+  if (cudaDeviceGetAttribute(&shared, cudaDevAttrMpsEnabled, device) != cudaSuccess) {
+    cudaGetLastError();  // a driver that does not know the question
+    return false;
+  }
+  return shared != 0;
+}
+
 }  // namespace
 
 DeviceGuard::DeviceGuard(int device) {
@@ -104,6 +114,9 @@ CudaLane::CudaLane(StreamPriority priority, std::shared_ptr<EventPool> events)
   JAXMG_CUDA_CHECK(cudaStreamCreateWithPriority(
       &stream_, cudaStreamNonBlocking, priority == StreamPriority::highest ? highest : lowest));
   JAXMG_CUDA_CHECK(cudaMalloc(reinterpret_cast<void**>(&library_info_), kAlignment));
+  JAXMG_CUDA_CHECK(
+      cudaDeviceGetAttribute(&multiprocessors_, cudaDevAttrMultiProcessorCount, device_));
+  shared_ = is_shared_by_processes(device_);
 }
 
 CudaLane::~CudaLane() {
@@ -120,6 +133,7 @@ CudaLane::~CudaLane() {
   if (blas_ != nullptr) {
     cublasDestroy(blas_);
   }
+  cudaFree(mailbox_);
   cudaFree(library_info_);
   cudaStreamDestroy(stream_);
   cudaSetDevice(previous);
@@ -185,6 +199,34 @@ void* CudaLane::scratch(Size bytes) const {
   return scratch_;
 }
 
+void* CudaLane::mailbox(Size bytes) {
+  if (mailbox_bytes_ < bytes) {
+    JAXMG_CUDA_CHECK(cudaStreamSynchronize(stream_));  // its readers, once in the lane's life
+    JAXMG_CUDA_CHECK(cudaFree(mailbox_));
+    mailbox_ = nullptr;
+    mailbox_bytes_ = 0;
+    JAXMG_CUDA_CHECK(cudaMalloc(&mailbox_, static_cast<std::size_t>(bytes)));
+    mailbox_bytes_ = bytes;
+    JAXMG_CUDA_CHECK(cudaMemsetAsync(mailbox_, 0, static_cast<std::size_t>(bytes), stream_));
+  }
+  return mailbox_;
+}
+
+std::uint32_t CudaLane::next_tags(int count) {
+  const std::uint32_t first = tags_;
+  tags_ += static_cast<std::uint32_t>(count);
+  if (tags_ >= first) {
+    return first;
+  }
+  // They begin again, and must not meet what is left of the first round.
+  if (mailbox_ != nullptr) {
+    JAXMG_CUDA_CHECK(
+        cudaMemsetAsync(mailbox_, 0, static_cast<std::size_t>(mailbox_bytes_), stream_));
+  }
+  tags_ = 1 + static_cast<std::uint32_t>(count);
+  return 1;
+}
+
 CudaLanes::CudaLanes(const std::shared_ptr<EventPool>& events)
     : panel(StreamPriority::highest, events),
       update(StreamPriority::lowest, events),
@@ -236,6 +278,12 @@ void CudaLanes::bind(void* base, Size bytes, DType type, Size tile, PanelRows ro
   for (CudaLane* lane : {&panel, &update}) {
     lane->set_workspace(at, kBlasWorkspace, at + kBlasWorkspace, scratch);
     at += kBlasWorkspace + scratch;
+  }
+}
+
+void CudaLanes::set_alone(bool alone) {
+  for (CudaLane* lane : {&panel, &update, &copy}) {
+    lane->set_alone(alone);
   }
 }
 

@@ -3,6 +3,7 @@
 // the lane's device current (DeviceGuard).
 #pragma once
 
+#include <cstdint>
 #include <exception>
 #include <map>
 #include <memory>
@@ -126,6 +127,22 @@ class CudaLane {
   void* scratch(Size bytes) const;
   bool has_scratch(Size bytes) const { return bytes <= scratch_bytes_; }
 
+  // Whether nothing else can hold multiprocessors of the device and wait for more: other ranks that
+  // have the same device might, and other processes that share it. Kernels whose blocks wait for
+  // each other are only for lanes that are alone.
+  bool alone() const { return alone_ && !shared_; }
+  void set_alone(bool alone) { alone_ = alone; }
+  int multiprocessors() const { return multiprocessors_; }
+  // Multiprocessors that such kernels had better do with, all of them at first.
+  int blocks() const { return blocks_ > 0 ? blocks_ : multiprocessors_; }
+  void set_blocks(int blocks) { blocks_ = blocks; }
+  // Where such blocks meet, zeros at first, and tags for messages that no earlier one there has.
+  void* mailbox(Size bytes);
+  std::uint32_t next_tags(int count);
+
+  // A few numbers on the device that one tile operation leaves for its next kernel.
+  void* scalars() const { return reinterpret_cast<char*>(library_info_) + 128; }
+
   // Where the library reports on the device, and its host workspace.
   int* library_info() const { return library_info_; }
   std::vector<char>& host_workspace() { return host_workspace_; }
@@ -143,6 +160,13 @@ class CudaLane {
   Size blas_bytes_ = 0;
   void* scratch_ = nullptr;
   Size scratch_bytes_ = 0;
+  bool alone_ = false;
+  bool shared_ = false;  // with other processes
+  int multiprocessors_ = 0;
+  int blocks_ = 0;
+  void* mailbox_ = nullptr;
+  Size mailbox_bytes_ = 0;
+  std::uint32_t tags_ = 1;
 };
 
 // Rows of the panels that the libraries factor in one piece, by kind of panel; 0 for none.
@@ -159,6 +183,12 @@ struct CudaLanes {
   Size library_bytes(DType type, Size tile, PanelRows rows = {});
   // Hands the lanes the memory that the libraries work in. The copy lane gets none: it moves data.
   void bind(void* base, Size bytes, DType type, Size tile, PanelRows rows = {});
+  void set_alone(bool alone);
+
+  // Multiprocessors that products on tensor cores leave to panels; 0: none. They run as one block
+  // on each multiprocessor from beginning to end, whatever the priority of others.
+  int reserve() const { return reserve_; }
+  void set_reserve(int multiprocessors) { reserve_ = multiprocessors; }
 
   CudaLane panel;
   CudaLane update;
@@ -168,6 +198,7 @@ struct CudaLanes {
   Size scratch_bytes(DType type, Size tile, PanelRows rows);
   Size lu_scratch_bytes(DType type, Size tile, Size rows);
 
+  int reserve_ = 36;
   // What the library asks for, by type, tile and rows: asking takes longer than a small solve.
   std::map<std::tuple<DType, Size, Size>, Size> lu_bytes_;
 };

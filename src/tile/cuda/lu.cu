@@ -1,4 +1,5 @@
-// LU factors of a panel by halves, down to a width that cuSOLVER factors.
+// LU factors of a panel, by kernels of our own where these can run and else by halves down to a
+// width that cuSOLVER factors, and interchanges of rows.
 #include <algorithm>
 #include <climits>
 #include <stdexcept>
@@ -7,6 +8,7 @@
 #include "tile/cuda/cuda.h"
 #include "tile/cuda/launch.h"
 #include "tile/cuda/library_type.h"
+#include "tile/cuda/lu_base.h"
 #include "tile/cuda/scalar.h"
 #include "tile/cuda/scratch.h"
 #include "tile/recursive_lu.h"
@@ -67,7 +69,7 @@ __global__ void merge_info_kernel(Size n, const D* a, Size lda, Size position, S
 // Columns that the library factors as one: it is slower a column the wider its panel is.
 template <class T>
 void factor_leaf(CudaLane& lane, Size m, Size n, T* a, Size lda, Size first, std::int32_t* pivots,
-                 Size position, Size equation, Info* info) {
+                 const PanelReport& report) {
   constexpr DType type = dtype_of<T>;
   const GetrfBytes bytes = query(lane, type, m, n, a, lda);
   std::vector<char>& host = lane.host_workspace();
@@ -83,8 +85,8 @@ void factor_leaf(CudaLane& lane, Size m, Size n, T* a, Size lda, Size first, std
                                     bytes.host, lane.library_info()));
   take_pivots_kernel<<<1, kThreads, 0, lane.stream()>>>(m, n, found, first, pivots);
   JAXMG_CUDA_CHECK(cudaGetLastError());
-  merge_info_kernel<<<1, kThreads, 0, lane.stream()>>>(n, on_device(a), lda, position, equation,
-                                                       lane.library_info(), info);
+  merge_info_kernel<<<1, kThreads, 0, lane.stream()>>>(
+      n, on_device(a), lda, report.position, report.equation, lane.library_info(), report.info);
   JAXMG_CUDA_CHECK(cudaGetLastError());
 }
 
@@ -160,24 +162,35 @@ Size getrf_bytes(CudaLane& lane, DType type, Size m, Size n) {
   const Size moves = 4 * n * static_cast<Size>(sizeof(std::int32_t));
   const Size library =
       row_number_bytes(leaf) + static_cast<Size>(query(lane, type, m, leaf, nullptr, m).device);
-  return std::max(moves, library);
+  return std::max({moves, library, lu_recursion_bytes(type, n), inversion_bytes(type, n)});
 }
 
 template <class T>
-void Cuda::getrf(Lane& lane, Size m, Size n, T* a, Size lda, Size first, std::int32_t* pivots,
-                 Size position, Size equation, Info* info) {
-  if (n <= 0) {
-    return;
-  }
-  check_width(n);
+void getrf_by_library(CudaLane& lane, Size m, Size n, T* a, Size lda, Size first,
+                      std::int32_t* pivots, T* inverse, Size ldi, const PanelReport& report) {
   auto* const rows =
       static_cast<std::int32_t*>(lane.scratch(4 * n * static_cast<Size>(sizeof(std::int32_t))));
   recursive_lu<Cuda>(lane, m, n, a, lda, first, pivots, {rows, rows + 2 * n}, kLuLeaf,
                      [&](Size height, Size width, T* panel, Size from, std::int32_t* found) {
-                       const Size before = from - first;
-                       factor_leaf(lane, height, width, panel, lda, from, found, position + before,
-                                   equation + before, info);
+                       factor_leaf(lane, height, width, panel, lda, from, found,
+                                   report.after(from - first));
                      });
+  Cuda::invert_unit_blocks<T>(lane, n, a, lda, inverse, ldi);
+}
+
+template <class T>
+void Cuda::getrf(Lane& lane, Size m, Size n, T* a, Size lda, Size first, std::int32_t* pivots,
+                 T* inverse, Size ldi, Size position, Size equation, Info* info) {
+  if (n <= 0) {
+    return;
+  }
+  check_width(n);
+  const PanelReport report = {position, equation, info};
+  if (const int width = lu_base_width<T>(lane, m)) {
+    lu_recursion<T>(lane, width, m, n, a, lda, first, pivots, inverse, ldi, report);
+  } else {
+    getrf_by_library<T>(lane, m, n, a, lda, first, pivots, inverse, ldi, report);
+  }
 }
 
 void Cuda::trace_pivots(Lane& lane, Size n, const std::int32_t* pivots, Size first,
@@ -205,9 +218,11 @@ void Cuda::move_rows(Lane& lane, Size n, RowMoves moves, Size columns, T* a, Siz
   JAXMG_CUDA_CHECK(cudaGetLastError());
 }
 
-#define JAXMG_INSTANTIATE(T)                                                                 \
-  template void Cuda::getrf<T>(Lane&, Size, Size, T*, Size, Size, std::int32_t*, Size, Size, \
-                               Info*);                                                       \
+#define JAXMG_INSTANTIATE(T)                                                                     \
+  template void getrf_by_library<T>(CudaLane&, Size, Size, T*, Size, Size, std::int32_t*, T*,    \
+                                    Size, const PanelReport&);                                   \
+  template void Cuda::getrf<T>(Lane&, Size, Size, T*, Size, Size, std::int32_t*, T*, Size, Size, \
+                               Size, Info*);                                                     \
   template void Cuda::move_rows<T>(Lane&, Size, RowMoves, Size, T*, Size, T*, Size);
 JAXMG_INSTANTIATE(float)
 JAXMG_INSTANTIATE(double)

@@ -7,7 +7,7 @@
 //
 // Substitution with the small triangles, not products with their inverses: the result is as good
 // as that of a triangular solve for tiles of any condition, and three launches a block column make
-// the chain of panels short. Rows below a tile that is not small follow when the tile is done, in
+// the chain of panels short. Real rows below a tile that is not small follow when it is done, in
 // one launch (panel_rows.cu): a launch of many thread blocks has to wait for those of an update.
 #include "tile/cuda/cuda.h"
 #include "tile/cuda/launch.h"
@@ -248,7 +248,7 @@ template <class T>
 void Cuda::factor_panel(Lane& lane, Size n, Size m, T* a, Size lda, Size position, Info* info) {
   using D = DeviceType<T>;
   constexpr Size edge = Blocking<D>::edge;
-  const bool apart = n >= kRowTile;
+  const bool apart = !is_complex_v<T> && n >= kRowTile;
   const Size rows = apart ? n : n + m;
   for (Size j = 0; j < n; j += edge) {
     const Size w = std::min(edge, n - j);
@@ -262,8 +262,10 @@ void Cuda::factor_panel(Lane& lane, Size n, Size m, T* a, Size lda, Size positio
     JAXMG_CUDA_CHECK(cudaGetLastError());
     solve_rows<D>(lane, rows - j - w, narrow(w), on_device(block), lda, on_device(block + w), lda);
   }
-  if (apart) {
-    solve_panel_rows<T>(lane, m, n, a, lda, a + n, lda);
+  if constexpr (!is_complex_v<T>) {
+    if (apart) {
+      solve_panel_rows<T>(lane, m, n, a, lda, a + n, lda);
+    }
   }
 }
 

@@ -1,23 +1,26 @@
 // Rows below a factored tile in few launches: X = A L^-H.
 //
 // Rows do not depend on each other, so a thread block takes 64 of them from the first column to the
-// last. For each block of 64 columns j:
+// last. For each block of 64 columns j, with M = inv(L_jj):
 //
-//   R <- A_j - sum_{i < j} X_i L_ji^H
-//   X_j <- R M^H,   R <- R - X_j L_jj^H,   X_j <- X_j + R M^H       M = inv(L_jj)
+//   R <- A_j - sum_{i < j} X_i L_ji^H,   X_j <- R M^H
 //
-// The correction makes up for the error of the inverse: the result is as good as that of
-// substitution unless L_jj is singular to working precision.
+// and, where L_jj is not well conditioned,
+//
+//   R <- R - X_j L_jj^H,   X_j <- X_j + R M^H
+//
+// which makes up for the error of the inverse: the result is as good as that of substitution. The
+// factors of these products come through a ring in shared memory, 32 columns at a time, which
+// copies fill ahead. Products run on the tensor cores of double precision, for float32 too.
 //
 // A panel of many small launches waits for processors at each of them while a trailing update keeps
 // all busy; this one waits once for 512 columns.
 #include "tile/cuda/panel_rows.h"
 
 #include <algorithm>
-#include <type_traits>
 
+#include "tile/cuda/async_copy.h"
 #include "tile/cuda/launch.h"
-#include "tile/cuda/scalar.h"
 #include "tile/cuda/scratch.h"
 #include "tile/cuda/tensor_core.h"
 
@@ -25,76 +28,25 @@ namespace jaxmg::tile {
 namespace {
 
 constexpr int kEdge = static_cast<int>(kRowBlock);
-constexpr int kDepth = 32;         // columns that are in shared memory at a time
+constexpr int kDepth = 32;         // columns of a slot
+constexpr int kSlots = 3;          // of the ring
 constexpr int kPitch = kEdge + 4;  // keeps lanes that read together apart
-constexpr Size kColumns = 512;     // of one launch: later ones get a product of the library before
+constexpr int kSlot = kDepth * kPitch;
+constexpr Size kColumns = 512;  // of one launch: later ones get a product of the library before
 
-// x + sign a conj(b)
-template <int sign, class R>
-__device__ void add_product(R& x, R a, R b) {
-  x = fma(sign > 0 ? a : -a, b, x);
-}
-template <int sign, class R>
-__device__ void add_product(DeviceComplex<R>& x, DeviceComplex<R> a, DeviceComplex<R> b) {
-  const R re = sign > 0 ? a.re : -a.re, im = sign > 0 ? a.im : -a.im;
-  x = {fma(im, b.im, fma(re, b.re, x.re)), fma(-re, b.im, fma(im, b.re, x.im))};
-}
-
-// A 64 x 64 block in the registers of a thread block, 4 x 4 elements a thread.
-template <class D>
+// A 64 x 64 block in the registers of a thread block: 8 warps have 16 x 32 elements each.
 class Block {
  public:
-  // block += sign A B^H with A (64 x depth) and B (64 x depth) in shared memory, column by column.
-  template <int sign>
-  __device__ void add(const D* a, const D* b) {
-    const int row = static_cast<int>(threadIdx.x) % 16, column = static_cast<int>(threadIdx.x) / 16;
-#pragma unroll 4
-    for (int k = 0; k < kDepth; ++k) {
-      D left[4], right[4];
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        left[i] = a[k * kPitch + row + 16 * i];
-        right[i] = b[k * kPitch + column + 16 * i];
-      }
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-#pragma unroll
-        for (int j = 0; j < 4; ++j) {
-          add_product<sign>(x_[i][j], left[i], right[j]);
-        }
-      }
-    }
-  }
-  // f(row, column, element) for the thread's elements.
-  template <class F>
-  __device__ void for_each(F&& f) {
-    const int row = static_cast<int>(threadIdx.x) % 16, column = static_cast<int>(threadIdx.x) / 16;
-#pragma unroll
-    for (int j = 0; j < 4; ++j) {
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        f(row + 16 * i, column + 16 * j, x_[i][j]);
-      }
-    }
-  }
-
- private:
-  D x_[4][4] = {};
-};
-
-// On tensor cores: 8 warps have 16 x 32 elements each.
-template <>
-class Block<double> {
- public:
-  template <int sign>
-  __device__ void add(const double* a, const double* b) {
+  // block += sign A B^H with A and B (64 x 32) in shared memory, column by column.
+  template <int sign, class R>
+  __device__ void add(const R* a, const R* b) {
     const int g = static_cast<int>(threadIdx.x) % 32 / 4, t = static_cast<int>(threadIdx.x) % 4;
-    const double* const left = a + t * kPitch + first_row() + g;
-    const double* const right = b + t * kPitch + first_column() + g;
+    const R* const left = a + t * kPitch + first_row() + g;
+    const R* const right = b + t * kPitch + first_column() + g;
 #pragma unroll
     for (int k = 0; k < kDepth; k += 8) {
-      const double* const p = left + k * kPitch;
-      const double* const q = right + k * kPitch;
+      const R* const p = left + k * kPitch;
+      const R* const q = right + k * kPitch;
       const double a0 = sign * p[0], a1 = sign * p[8];
       const double a2 = sign * p[4 * kPitch], a3 = sign * p[4 * kPitch + 8];
 #pragma unroll
@@ -103,6 +55,7 @@ class Block<double> {
       }
     }
   }
+  // f(row, column, element) for the thread's elements.
   template <class F>
   __device__ void for_each(F&& f) {
     const int row = first_row() + static_cast<int>(threadIdx.x) % 32 / 4;
@@ -114,6 +67,11 @@ class Block<double> {
       f(row + 8, column + 8 * j, x_[j][2]);
       f(row + 8, column + 8 * j + 1, x_[j][3]);
     }
+  }
+  // To shared memory, column by column.
+  template <class R>
+  __device__ void keep(R* shared) {
+    for_each([&](int i, int j, double x) { shared[j * kPitch + i] = static_cast<R>(x); });
   }
 
  private:
@@ -127,105 +85,112 @@ class Block<double> {
   double x_[4][4] = {};
 };
 
-// 64 x depth elements on their way to shared memory.
-template <class D>
-class Piece {
- public:
-  // Element (row, k) of the source if it is wanted, else 0.
-  template <class Wanted>
-  __device__ void fetch(const D* source, Size ld, Wanted wanted) {
+// Starts to copy 64 x 32 elements to shared memory; 0 comes in place of those not wanted.
+template <class R, class Wanted>
+__device__ void start_copy(R* shared, const R* source, Size ld, Wanted wanted) {
+  const int row = static_cast<int>(threadIdx.x) % kEdge;
 #pragma unroll
-    for (int e = 0; e < kShare; ++e) {
-      x_[e] = wanted(row(), column(e)) ? source[row() + column(e) * ld] : D{};
-    }
+  for (int e = 0; e < kEdge * kDepth / kThreads; ++e) {
+    const int column = static_cast<int>(threadIdx.x) / kEdge + e * (kThreads / kEdge);
+    const bool here = wanted(row, column);
+    copy_async_or_zero(shared + column * kPitch + row, here ? source + row + column * ld : source,
+                       here);
   }
-  __device__ void put(D* shared) const {
-#pragma unroll
-    for (int e = 0; e < kShare; ++e) {
-      shared[column(e) * kPitch + row()] = x_[e];
-    }
-  }
+}
 
- private:
-  static constexpr int kShare = kEdge * kDepth / kThreads;
-  __device__ static int row() {
-    return static_cast<int>(threadIdx.x) % kEdge;
-  }
-  __device__ static int column(int e) {
-    return static_cast<int>(threadIdx.x) / kEdge + e * (kThreads / kEdge);
-  }
+// The operands of a thread block's products, in the order in which they are needed.
+template <class R>
+struct Operands {
+  const R* l;
+  Size ldl;
+  const R* inverses;
+  const R* a;  // first of the block's rows
+  Size lda;
+  int rows;  // of the block
 
-  D x_[kShare];
+  // The slot's share of the update of block column j (width columns) by columns k .. k + 31.
+  __device__ void start_update(R* slot, int j, int width, int k) const {
+    start_copy(slot, a + k * lda, lda, [&](int i, int) { return i < rows; });
+    start_copy(slot + kSlot, l + j + k * ldl, ldl, [&](int i, int) { return i < width; });
+  }
+  // Columns 32 half .. of M, or of L_jj without what is above its diagonal.
+  __device__ void start_inverse(R* slot, int j, int half) const {
+    const R* const m = inverses + static_cast<Size>(j) * kEdge;
+    start_copy(slot + kSlot, m + half * kDepth * kEdge, kEdge, [](int, int) { return true; });
+  }
+  __device__ void start_triangle(R* slot, int j, int width, int half) const {
+    const int first = half * kDepth;
+    start_copy(slot + kSlot, l + j + (j + first) * ldl, ldl,
+               [&](int i, int k) { return i < width && first + k <= i; });
+  }
+  // Operand `index` of block column j; see solve_rows_of_panel_kernel.
+  __device__ void start(R* slot, int j, int width, int index) const {
+    const int updates = j / kDepth;
+    if (index < updates) {
+      return start_update(slot, j, width, index * kDepth);
+    }
+    const int step = (index - updates) / 2, half = (index - updates) % 2;
+    if (step == 1) {
+      return start_triangle(slot, j, width, half);
+    }
+    start_inverse(slot, j, half);
+  }
 };
 
-// block += sign left M^H with M (64 x 64) in memory; left: in shared memory, right: room there.
-template <int sign, class D, class Wanted>
-__device__ void add_square(Block<D>& block, const D* left, const D* m, Size ldm, Wanted wanted,
-                           D* right) {
-#pragma unroll
-  for (int k = 0; k < kEdge; k += kDepth) {
-    Piece<D> piece;
-    piece.fetch(m + k * ldm, ldm, [&](int i, int j) { return wanted(i, k + j); });
-    __syncthreads();
-    piece.put(right);
-    __syncthreads();
-    block.template add<sign>(left + k * kPitch, right);
-  }
-}
-
-template <class D>
-__device__ void keep(Block<D>& block, D* shared) {
-  block.for_each([&](int i, int j, D x) { shared[j * kPitch + i] = x; });
-}
-
-template <class D>
-__global__ void __launch_bounds__(kThreads, sizeof(D) > 8 ? 1 : 2)
-    solve_rows_of_panel_kernel(Size m, int n, const D* l, Size ldl, const D* inverses, D* a,
-                               Size lda) {
+// Block column j takes j / 32 operands for its update, then two each for M and, if corrected, for
+// L_jj and M again.
+template <class R>
+__global__ void __launch_bounds__(kThreads)
+    solve_rows_of_panel_kernel(Size m, int n, const R* l, Size ldl, const R* inverses,
+                               const int* corrected, R* a, Size lda) {
   extern __shared__ double2 shared[];
-  D* const rest = reinterpret_cast<D*>(shared);  // 64 columns
-  D* const left = rest + kEdge * kPitch;         // 64 columns
-  D* const right = left + kEdge * kPitch;        // 32 columns
+  R* const ring = reinterpret_cast<R*>(shared);
+  R* const rest = ring + 2 * kSlots * kSlot;  // R, 64 columns
+  R* const solved = rest + 2 * kSlot;         // X_j, 64 columns
   const Size first = static_cast<Size>(blockIdx.x) * kEdge;
   const int rows = static_cast<int>(m - first < kEdge ? m - first : kEdge);
   a += first;
+  const Operands<R> operands{l, ldl, inverses, a, lda, rows};
   for (int j = 0; j < n; j += kEdge) {
     const int width = n - j < kEdge ? n - j : kEdge;
-    Block<D> r;
-    r.for_each([&](int row, int column, D& x) {
-      x = row < rows && column < width ? a[row + (j + column) * lda] : D{};
-    });
-    Piece<D> solved, factor;
-    const auto fetch = [&](int k) {
-      solved.fetch(a + k * lda, lda, [&](int i, int) { return i < rows; });
-      factor.fetch(l + j + k * ldl, ldl, [&](int i, int) { return i < width; });
-    };
-    if (j > 0) {
-      fetch(0);
-    }
-    for (int k = 0; k < j; k += kDepth) {
-      solved.put(left);
-      factor.put(right);
-      __syncthreads();
-      if (k + kDepth < j) {
-        fetch(k + kDepth);
+    const int updates = j / kDepth;
+    const int count = updates + (corrected[j / kEdge] != 0 ? 6 : 2);
+    const auto start = [&](int index) {
+      if (index < count) {
+        operands.start(ring + index % kSlots * 2 * kSlot, j, width, index);
       }
-      r.template add<-1>(left, right);
-      __syncthreads();
+      commit_copies();
+    };
+    for (int index = 0; index < kSlots - 1; ++index) {
+      start(index);
     }
-    const D* const inverse = inverses + static_cast<Size>(j) * kEdge;
-    const auto whole = [](int, int) { return true; };
-    Block<D> x;
-    keep(r, rest);
-    add_square<1>(x, rest, inverse, kEdge, whole, right);
-    keep(x, left);
-    add_square<-1>(
-        r, left, l + j + j * ldl, ldl, [&](int i, int k) { return k <= i && i < width; }, right);
-    keep(r, rest);
-    add_square<1>(x, rest, inverse, kEdge, whole, right);
-    x.for_each([&](int row, int column, D value) {
+    Block r, x;
+    r.for_each([&](int row, int column, double& e) {
+      e = row < rows && column < width ? static_cast<double>(a[row + (j + column) * lda]) : 0;
+    });
+    for (int index = 0; index < count; ++index) {
+      wait_for_copies<kSlots - 2>();
+      const int step = index - updates;
+      if (step == 0 || step == 4) {
+        r.keep(rest);
+      } else if (step == 2) {
+        x.keep(solved);
+      }
+      __syncthreads();
+      start(index + kSlots - 1);
+      const R* const left = ring + index % kSlots * 2 * kSlot;
+      const R* const right = left + kSlot;
+      if (step < 0) {
+        r.template add<-1>(left, right);
+      } else if (step == 2 || step == 3) {
+        r.template add<-1>(solved + step % 2 * kSlot, right);
+      } else {
+        x.template add<1>(rest + step % 2 * kSlot, right);
+      }
+    }
+    x.for_each([&](int row, int column, double e) {
       if (row < rows && column < width) {
-        a[row + (j + column) * lda] = value;
+        a[row + (j + column) * lda] = static_cast<R>(e);
       }
     });
     __syncthreads();
@@ -234,37 +199,33 @@ __global__ void __launch_bounds__(kThreads, sizeof(D) > 8 ? 1 : 2)
 
 }  // namespace
 
-template <class T>
-void solve_panel_rows(CudaLane& lane, Size m, Size n, const T* l, Size ldl, T* a, Size lda) {
+template <class R>
+void solve_panel_rows(CudaLane& lane, Size m, Size n, const R* l, Size ldl, R* a, Size lda) {
   if (m <= 0) {
     return;
   }
-  using D = DeviceType<T>;
-  constexpr int bytes = static_cast<int>(sizeof(D)) * (2 * kEdge + kDepth) * kPitch;
-  JAXMG_CUDA_CHECK(cudaFuncSetAttribute(solve_rows_of_panel_kernel<D>,
+  constexpr int bytes = static_cast<int>(sizeof(R)) * (2 * kSlots + 4) * kSlot;
+  JAXMG_CUDA_CHECK(cudaFuncSetAttribute(solve_rows_of_panel_kernel<R>,
                                         cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
-  // Behind what a product with a vector may use.
-  char* const scratch = static_cast<char*>(lane.scratch(triangle_bytes(dtype_of<T>, n)));
-  T* const inverses = reinterpret_cast<T*>(scratch + round_up(n * size_of(dtype_of<T>), 256));
-  invert_row_blocks<T>(lane, n, l, ldl, inverses);
+  char* const scratch = static_cast<char*>(lane.scratch(triangle_bytes(dtype_of<R>, n)));
+  int* const corrected = reinterpret_cast<int*>(scratch);
+  R* const inverses = reinterpret_cast<R*>(scratch + round_up(n * size_of(dtype_of<R>), 256));
+  invert_row_blocks<R>(lane, n, l, ldl, inverses, corrected);
   const auto blocks = static_cast<unsigned>(ceil_div(m, kEdge));
   for (Size j = 0; j < n; j += kColumns) {
     const Size w = std::min(kColumns, n - j);
-    Cuda::gemm<T>(lane, Op::none, Op::conj_transpose, m, w, j, T(-1), a, lda, l + j, ldl, T(1),
-                  a + j * lda, lda);
-    solve_rows_of_panel_kernel<D><<<blocks, kThreads, bytes, lane.stream()>>>(
-        m, narrow(w), on_device(l + j * (ldl + 1)), ldl, on_device(inverses + j * kEdge),
-        on_device(a + j * lda), lda);
+    if (j > 0) {
+      Cuda::gemm<R>(lane, Op::none, Op::conj_transpose, m, w, j, R(-1), a, lda, l + j, ldl, R(1),
+                    a + j * lda, lda);
+    }
+    solve_rows_of_panel_kernel<R><<<blocks, kThreads, bytes, lane.stream()>>>(
+        m, narrow(w), l + j * (ldl + 1), ldl, inverses + j * kEdge, corrected + j / kEdge,
+        a + j * lda, lda);
     JAXMG_CUDA_CHECK(cudaGetLastError());
   }
 }
 
-#define JAXMG_INSTANTIATE(T) \
-  template void solve_panel_rows<T>(CudaLane&, Size, Size, const T*, Size, T*, Size);
-JAXMG_INSTANTIATE(float)
-JAXMG_INSTANTIATE(double)
-JAXMG_INSTANTIATE(std::complex<float>)
-JAXMG_INSTANTIATE(std::complex<double>)
-#undef JAXMG_INSTANTIATE
+template void solve_panel_rows<float>(CudaLane&, Size, Size, const float*, Size, float*, Size);
+template void solve_panel_rows<double>(CudaLane&, Size, Size, const double*, Size, double*, Size);
 
 }  // namespace jaxmg::tile

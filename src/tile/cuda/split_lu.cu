@@ -1,0 +1,214 @@
+// What LU needs to let its products run on tensor cores: rows and columns of about unit size, and
+// products of parts (see split.cu) whose second factor may have grown.
+//
+// The first factor L has elements of at most 1. The second one is scaled by a power of two that
+// brings its largest element to 2^14 .. 2^15, just below what half precision can hold: nothing can
+// overflow, and what is lost of an element is 2^-40 of the largest one at most.
+#include <cuda_fp16.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "tile/cuda/cuda.h"
+#include "tile/cuda/launch.h"
+#include "tile/cuda/reduce.h"
+#include "tile/cuda/scalar.h"
+
+namespace jaxmg::tile {
+namespace {
+
+constexpr int kLeftExponent = 10;   // that of Cuda::split
+constexpr int kRightExponent = 14;  // of the largest element of the other factor
+constexpr int kMostScaling = 60;    // exponents of row and column scales, of which four may meet
+
+// In the lane's memory, so that the host need not know.
+struct Scalars {
+  float largest;
+  float minus;  // what takes the scales out of the product
+  float one;
+};
+
+Scalars* scalars_of(CudaLane& lane) {
+  return reinterpret_cast<Scalars*>(lane.scalars());
+}
+
+__global__ void __launch_bounds__(kThreads)
+    largest_kernel(Size m, Size n, const float* a, Size lda, float* result) {
+  __shared__ float shared[kThreads];
+  float largest = 0;
+  for (Size j = blockIdx.x; j < n; j += gridDim.x) {
+    for (Size i = threadIdx.x; i < m; i += kThreads) {
+      largest = fmaxf(largest, fabsf(a[i + j * lda]));
+    }
+  }
+  largest = block_max(largest, shared);
+  if (threadIdx.x == 0) {
+    join_max(result, largest);
+  }
+}
+
+// dst (3 m x n) <- [hi; lo; hi] of the scaled elements.
+__global__ void __launch_bounds__(kThreads)
+    split_rows_kernel(Size m, Size n, const float* src, Size lds, __half* dst, Scalars* scalars) {
+  const float largest = scalars->largest;
+  const int exponent =
+      largest > 0 && isfinite(largest) ? min(kRightExponent - ilogbf(largest), 100) : 0;
+  const float scale = ldexpf(1, exponent);
+  if (blockIdx.x == 0 && threadIdx.x == 0) {
+    scalars->minus = -ldexpf(1, -exponent - kLeftExponent);
+    scalars->one = 1;
+  }
+  for (Size j = blockIdx.x; j < n; j += gridDim.x) {
+    __half* const out = dst + 3 * m * j;
+    for (Size i = threadIdx.x; i < m; i += kThreads) {
+      const float x = scale * src[i + j * lds];
+      const __half hi = __float2half_rn(x);
+      out[i] = hi;
+      out[i + m] = __float2half_rn(x - __half2float(hi));
+      out[i + 2 * m] = hi;
+    }
+  }
+}
+
+// A warp takes 32 rows of a slice of the columns.
+template <class D, class R>
+__global__ void __launch_bounds__(kThreads)
+    row_max_kernel(Size m, Size n, const D* a, Size lda, R* result) {
+  const Size i = static_cast<Size>(blockIdx.x) * kThreads + threadIdx.x;
+  if (i >= m) {
+    return;
+  }
+  R largest = 0;
+#pragma unroll 4
+  for (Size j = blockIdx.y; j < n; j += gridDim.y) {
+    const D x = a[i + j * lda];
+    largest = fmax(largest, fmax(fabs(real_part(x)), fabs(imaginary_part(x))));
+  }
+  join_max(&result[i], largest);
+}
+
+template <class D, class R>
+__global__ void __launch_bounds__(kThreads)
+    column_max_kernel(Size m, Size n, const R* rows, const D* a, Size lda, R* result) {
+  __shared__ R shared[kThreads];
+  for (Size j = blockIdx.x; j < n; j += gridDim.x) {
+    R largest = 0;
+    for (Size i = threadIdx.x; i < m; i += kThreads) {
+      const D x = a[i + j * lda];
+      largest = fmax(largest, rows[i] * fmax(fabs(real_part(x)), fabs(imaginary_part(x))));
+    }
+    largest = block_max(largest, shared);
+    if (threadIdx.x == 0) {
+      result[j] = largest;
+    }
+  }
+}
+
+}  // namespace
+
+void Cuda::subtract_split_rows(Lane& lane, Size m, Size n, Size k, const Half* a, Size lda,
+                               const float* b, Size ldb, Half* parts, float* c, Size ldc) {
+  if (m <= 0 || n <= 0 || k <= 0) {
+    return;
+  }
+  Scalars* const scalars = scalars_of(lane);
+  JAXMG_CUDA_CHECK(cudaMemsetAsync(scalars, 0, sizeof(Scalars), lane.stream()));
+  const auto blocks = static_cast<unsigned>(std::min<Size>(n, 2048));
+  largest_kernel<<<blocks, kThreads, 0, lane.stream()>>>(k, n, b, ldb, &scalars->largest);
+  JAXMG_CUDA_CHECK(cudaGetLastError());
+  split_rows_kernel<<<blocks, kThreads, 0, lane.stream()>>>(
+      k, n, b, ldb, reinterpret_cast<__half*>(parts), scalars);
+  JAXMG_CUDA_CHECK(cudaGetLastError());
+  const Half* const lo_hi_hi = a + k * lda;
+  cublasHandle_t const blas = lane.blas();
+  JAXMG_CUDA_CHECK(cublasSetPointerMode(blas, CUBLAS_POINTER_MODE_DEVICE));
+  const cublasStatus_t status =
+      cublasGemmEx_64(blas, CUBLAS_OP_N, CUBLAS_OP_N, m, n, 3 * k, &scalars->minus, lo_hi_hi,
+                      CUDA_R_16F, lda, parts, CUDA_R_16F, 3 * k, &scalars->one, c, CUDA_R_32F, ldc,
+                      CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT);
+  JAXMG_CUDA_CHECK(cublasSetPointerMode(blas, CUBLAS_POINTER_MODE_HOST));
+  JAXMG_CUDA_CHECK(status);
+}
+
+void Cuda::share_with_panels(Lanes& lanes, bool share) {
+  lanes.panel.set_blocks(share ? lanes.reserve() : 0);
+}
+
+void Cuda::leave_room(Lanes& lanes, bool room) {
+  const int reserve = lanes.reserve();
+  if (reserve > 0) {
+    const int target = room ? lanes.update.multiprocessors() - reserve : 0;
+    JAXMG_CUDA_CHECK(cublasSetSmCountTarget(lanes.update.blas(), target));
+  }
+}
+
+// Measured: a panel on a quarter of an H200 takes 9 us a column, products by parts 187 TF/s on all
+// of it. On others the proportion is taken to be the same.
+Size Cuda::columns_beside_panel(Lanes& lanes, Size m, Size k, Size n) {
+  if (lanes.reserve() <= 0 || lanes.reserve() >= lanes.update.multiprocessors()) {
+    return 0;
+  }
+  constexpr double kPanelSeconds = 9e-6;
+  constexpr double kFlopsPerSecond = 187e12;
+  const double panel = kPanelSeconds * static_cast<double>(k);
+  const double open = lanes.update.multiprocessors() - lanes.reserve();
+  const double column = 2.0 * static_cast<double>(m) * static_cast<double>(k) / kFlopsPerSecond *
+                        lanes.update.multiprocessors() / open;
+  const double columns = panel / std::max(column, 1e-30);
+  return columns >= static_cast<double>(n) ? n : round_up(static_cast<Size>(columns), 128);
+}
+
+template <class T>
+void Cuda::row_max(Lane& lane, Size m, Size n, const T* a, Size lda, Real<T>* result) {
+  fill<Real<T>>(lane, m, 1, 0, 0, result, m);
+  if (m > 0 && n > 0) {
+    const dim3 grid(static_cast<unsigned>(ceil_div(m, kThreads)),
+                    static_cast<unsigned>(std::clamp<Size>(n / 64, 1, 256)));
+    row_max_kernel<<<grid, kThreads, 0, lane.stream()>>>(m, n, on_device(a), lda, result);
+    JAXMG_CUDA_CHECK(cudaGetLastError());
+  }
+}
+
+template <class T>
+void Cuda::column_max(Lane& lane, Size m, Size n, const Real<T>* rows, const T* a, Size lda,
+                      Real<T>* result) {
+  if (n > 0) {
+    column_max_kernel<<<static_cast<unsigned>(std::min<Size>(n, 1 << 16)), kThreads, 0,
+                        lane.stream()>>>(m, n, rows, on_device(a), lda, result);
+    JAXMG_CUDA_CHECK(cudaGetLastError());
+  }
+}
+
+template <class R>
+void Cuda::unit_size(Lane& lane, Size n, const R* size, R* scale, R* inverse) {
+  for_each(lane, n, 1, [=] __device__(Size i, Size) {
+    const R x = size[i];
+    const int exponent = x > 0 && isfinite(x) ? max(-kMostScaling, min(kMostScaling, ilogb(x))) : 0;
+    scale[i] = ldexp(R{1}, -exponent);
+    inverse[i] = ldexp(R{1}, exponent);
+  });
+}
+
+template <class T>
+void Cuda::scale_factors(Lane& lane, Size m, Size n, Size diagonal, const Real<T>* rows,
+                         const Real<T>* upper, const Real<T>* lower, T* a, Size lda) {
+  DeviceType<T>* x = on_device(a);
+  move_each(
+      lane, m, n,
+      [=] __device__(Size i, Size j) {
+        const Real<T> factor = rows[i] * (i <= diagonal + j ? upper[j] : lower[j]);
+        return element<DeviceType<T>>(factor) * x[i + j * lda];
+      },
+      [=] __device__(Size i, Size j, DeviceType<T> y) { x[i + j * lda] = y; });
+}
+
+#define JAXMG_INSTANTIATE(T)                                                                      \
+  template void Cuda::row_max<T>(Lane&, Size, Size, const T*, Size, Real<T>*);                    \
+  template void Cuda::column_max<T>(Lane&, Size, Size, const Real<T>*, const T*, Size, Real<T>*); \
+  template void Cuda::scale_factors<T>(Lane&, Size, Size, Size, const Real<T>*, const Real<T>*,   \
+                                       const Real<T>*, T*, Size);
+JAXMG_INSTANTIATE(float)
+#undef JAXMG_INSTANTIATE
+template void Cuda::unit_size<float>(Lane&, Size, const float*, float*, float*);
+
+}  // namespace jaxmg::tile

@@ -1,0 +1,52 @@
+// A float32 panel of LU whose product with other columns runs on tensor cores, each number as the
+// sum of two half-precision ones; see cuda/split_lu.cu. It is made and sent like a native panel;
+// each rank splits what it has received.
+#pragma once
+
+#include "tile/lu_panel.h"
+
+namespace jaxmg {
+
+template <class Device, class T>
+class SplitLuPanel : public LuPanel<Device, T> {
+ public:
+  using Base = LuPanel<Device, T>;
+  using Lane = typename Device::Lane;
+  using Half = typename Device::Half;
+  static constexpr bool crowds = true;
+
+  // parts: room for those of L21; top_parts: for those of U12, 3 x tile x L.
+  SplitLuPanel(Base native, Half* parts, Half* top_parts)
+      : Base(std::move(native)), parts_(parts), top_parts_(top_parts) {}
+
+  static SplitLuPanel from(const Workspace& workspace, Size tile, bool odd) {
+    const auto halves = [&](Buffer buffer) {
+      return reinterpret_cast<Half*>(workspace.template get<float>(buffer));
+    };
+    return SplitLuPanel(Base::from(workspace, tile, odd),
+                        halves(odd ? Buffer::split_odd : Buffer::split_even),
+                        halves(Buffer::split_block));
+  }
+
+  // The products want columns of the parts to begin at multiples of 16 bytes.
+  static Size leading_dimension(Size rows) { return round_up(rows, 8); }
+
+  void prepare(Lane& lane) {
+    Base::prepare(lane);
+    Device::split(lane, this->below(), this->width(), this->view() + this->width(), this->rows(),
+                  parts_, leading_dimension(this->below()));
+  }
+
+  void apply(Lane& lane, LocalIndex begin, Size columns, T* a, Size lda) const {
+    this->solve_top(lane, begin, columns, a, lda);
+    Device::subtract_split_rows(lane, this->below(), columns, this->width(), parts_,
+                                leading_dimension(this->below()), a, lda,
+                                top_parts_ + 3 * this->tile() * *begin, a + this->width(), lda);
+  }
+
+ private:
+  Half* parts_;
+  Half* top_parts_;
+};
+
+}  // namespace jaxmg
