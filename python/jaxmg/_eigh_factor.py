@@ -18,10 +18,10 @@ from ._eig_primitives import ResolvedEig
 from ._layout import AnyMesh
 from ._lu_factor import SlogdetResult
 from ._operands import on_mesh
-from ._potrs import Specs
+from ._preparation import Specs
 from ._products import applied, gram
 from ._resolve import is_concrete
-from ._syevd import prepare_eigen, run_call
+from ._syevd import eigen, prepare_eigen
 
 
 def _scaled(r: ResolvedEig, factors: Array, v: Array, b: Array) -> Array:
@@ -194,6 +194,6 @@ def eigh_factor(
         raise ValueError(
             "eigh_factor: not available inside shard_map. Call it outside, on the global array."
         )
-    out = run_call(call, a, False, a, False)
-    v = call.operand.leave(out.v, call.r.n)
-    return EighFactor(a, out.w, v, out.info, call.r)
+    out = eigen(call, a)
+    v = call.operand.leave(out.right, call.r.n)
+    return EighFactor(a, out.values, v, out.info, call.r)

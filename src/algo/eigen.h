@@ -26,6 +26,7 @@
 #include "algo/rank.h"
 #include "algo/transpose.h"
 #include "algo/tridiagonal_vectors.h"
+#include "algo/unit_scale.h"
 #include "core/plan.h"
 #include "tile/device.h"
 
@@ -88,25 +89,11 @@ class Eigensolver {
 
   // Largest |Re| or |Im| of A to [1, 2). False, on all ranks, if A is not finite.
   bool scale() {
-    Real<T>* const result = rank_.workspace.template get<Real<T>>(Buffer::probe_result);
-    Device::template fill<Real<T>>(lane_, 2, 1, Real<T>(0), Real<T>(0), result, 2);
-    Device::template max_abs<T>(lane_, n_, own_, a_, n_, result);
-    auto joined = rank_.comm.all_reduce(lane_, result, 2, dtype_of<Real<T>>, Reduction::max);
-    lane_.wait(joined);
-    double found[2];
-    Device::template to_host<Real<T>>(lane_, 2, result, found);
-    if (found[1] != 0) {
-      Device::set_if_ok(lane_, Kind::non_finite, 0, info_);
+    const auto exponent = scale_to_unit<Device, T>(rank_, dist_, a_, info_);
+    if (!exponent) {
       return false;
     }
-    exponent_ = found[0] > 0 ? std::ilogb(found[0]) : 0;
-    // In two halves, since 2^-exponent itself may not be a number of the type.
-    const int half = exponent_ / 2;
-    for (const int part : {half, exponent_ - half}) {
-      if (part != 0) {
-        Device::template multiply<T>(lane_, n_, own_, std::ldexp(Real<T>(1), -part), a_, n_);
-      }
-    }
+    exponent_ = *exponent;
     if (own_ > 0) {
       const Size first = *dist_.global(rank_.comm.rank(), LocalIndex(0));
       Device::template real_diagonal<T>(lane_, own_, a_ + first, n_ + 1);
