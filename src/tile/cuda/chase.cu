@@ -32,7 +32,7 @@ __device__ void work_on(Chase<D, R, B>& chase, ChaseMemory<D, B>& memory, const 
     }
     chase.load_rest(own.sweep, begin, k);
     chase.step(own.sweep, begin, k == 0);
-    sync_first<B * kGroups>();
+    sync_first<Chase<D, R, B>::kRowThreads>();
     if (threadIdx.x == 0) {
       store_release_block(&memory.finished, k + 1);
     }
@@ -87,12 +87,12 @@ __device__ void listen(Memory& memory, const SweepBatch& batch, const DrawnSweep
 }
 
 template <class D, class R, int B>
-__global__ void __launch_bounds__(B* kGroups + 64, B > 32 ? 1 : 2)
+__global__ void __launch_bounds__(Chase<D, R, B>::kRowThreads + 64, B > 32 ? 1 : 2)
     chase_kernel(SweepBatch batch, D* band, Size ld, D* kept, ChaseFlags flags, R smallest) {
   __shared__ ChaseMemory<D, B> memory;
   __shared__ int drawn;
   Chase<D, R, B> chase(memory, batch, band, ld, smallest);
-  const int role = static_cast<int>(threadIdx.x) - B * kGroups;
+  const int role = static_cast<int>(threadIdx.x) - Chase<D, R, B>::kRowThreads;
   for (;;) {
     if (threadIdx.x == 0) {
       drawn = atomicAdd(flags.ticket, 1);
@@ -119,7 +119,7 @@ __global__ void __launch_bounds__(B* kGroups + 64, B > 32 ? 1 : 2)
 template <class D, class R, int B>
 void launch_chase(CudaLane& lane, const SweepBatch& batch, D* band, Size ld, D* kept,
                   const ChaseFlags& flags) {
-  constexpr int threads = B * kGroups + 64;
+  constexpr int threads = Chase<D, R, B>::kRowThreads + 64;
   int processors = 0, resident = 0;
   JAXMG_CUDA_CHECK(
       cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, lane.device()));

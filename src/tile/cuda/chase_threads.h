@@ -15,7 +15,9 @@
 
 namespace jaxmg::tile {
 
-inline constexpr int kGroups = 4;  // of columns
+// Groups of columns; there are more where registers are scarce.
+template <class D, int B>
+inline constexpr int kGroups = sizeof(D) > 8 && B > 32 ? 8 : 4;
 inline constexpr int kAllDone = std::numeric_limits<int>::max();
 
 // What blocks tell each other: the next sweep to be taken, whether one has given up, and the steps
@@ -37,13 +39,14 @@ struct DrawnSweep {
 template <class D, int B>
 struct alignas(16) ChaseMemory {
   static constexpr int kHalves = B / 32;
+  static constexpr int kParts = kGroups<D, B>;
   D v[B];                          // the last reflector
   D x[B];                          // the column that becomes the next one
-  D below[kGroups][B];             // parts of the block below times v
-  D diagonal[kGroups][B];          // parts of the diagonal block's lower triangle times v
+  D below[kParts][B];              // parts of the block below times v
+  D diagonal[kParts][B];           // parts of the diagonal block's lower triangle times v
   D below_columns[kHalves][B];     // parts of v^H times the block below
   D diagonal_columns[kHalves][B];  // parts of the strict upper triangle times v
-  D w[kGroups * kHalves][B];       // a copy for each warp
+  D w[kParts * kHalves][B];        // a copy for each warp
   D last_row[2][B];                // of the diagonal block, in even and odd steps
   D last_below[2];                 // the only element of that row in the block below
   int heard;                       // steps whose last rows have been fetched
@@ -54,7 +57,9 @@ struct alignas(16) ChaseMemory {
 template <class D, class R, int B>
 class Chase {
  public:
-  static constexpr int kColumns = B / kGroups;
+  static constexpr int kParts = kGroups<D, B>;
+  static constexpr int kRowThreads = B * kParts;
+  static constexpr int kColumns = B / kParts;
   static constexpr int kHalves = B / 32;
   using Memory = ChaseMemory<D, B>;
 
@@ -104,13 +109,13 @@ class Chase {
     const int rows = left < b_ ? static_cast<int>(left) : b_;
     const bool active = row_ < rows;
     if (first) {
-      sync_first<B * kGroups>();
+      sync_first<kRowThreads>();
     } else {
       finish_bulge();
     }
     const ReflectorScalars<D, R> h = find_reflector();
     multiply(h, first);
-    sync_first<B * kGroups>();
+    sync_first<kRowThreads>();
     if (first) {
       if (group_ == 0 && active) {
         store_for_all(band_ + 1 + row_ + sweep * (stride_ + 1),
@@ -185,19 +190,28 @@ class Chase {
     }
   }
 
+  // All groups' parts of row i; in pairs, since each sum waits for the one before.
+  __device__ static D sum_of_parts(const D (&parts)[kParts][B], int i) {
+    D sum = parts[0][i] + parts[1][i];
+#pragma unroll
+    for (int q = 2; q < kParts; q += 2) {
+      sum = sum + (parts[q][i] + parts[q + 1][i]);
+    }
+    return sum;
+  }
+
   // B <- B - (B v) (tau v^H) with the last reflector; x <- its first column.
   __device__ void finish_bulge() {
     D parts[4] = {zero(), zero(), zero(), zero()};
     for_columns(s_.v, [&](int c, D v) { parts[c % 4] = parts[c % 4] + below_[c] * v; });
     s_.below[group_][row_] = (parts[0] + parts[1]) + (parts[2] + parts[3]);
-    sync_first<B * kGroups>();
-    D w = (s_.below[0][row_] + s_.below[1][row_]) + (s_.below[2][row_] + s_.below[3][row_]);
-    w = w * tau_;
+    sync_first<kRowThreads>();
+    const D w = sum_of_parts(s_.below, row_) * tau_;
     for_columns(s_.v, [&](int c, D v) { below_[c] = below_[c] - w * conjugate(v); });
     if (group_ == 0) {
       s_.x[row_] = below_[0];
     }
-    sync_first<B * kGroups>();
+    sync_first<kRowThreads>();
   }
 
   // Each warp for itself: lane l has elements l and l + 32.
@@ -280,7 +294,7 @@ class Chase {
 #pragma unroll
     for (int q = 0; q < kHalves; ++q) {
       const int i = lane_ + 32 * q;
-      w[q] = (s_.diagonal[0][i] + s_.diagonal[1][i]) + (s_.diagonal[2][i] + s_.diagonal[3][i]);
+      w[q] = sum_of_parts(s_.diagonal, i);
       D upper = s_.diagonal_columns[0][i];
       if (kHalves > 1) {
         upper = upper + s_.diagonal_columns[kHalves - 1][i];
