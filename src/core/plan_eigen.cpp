@@ -132,7 +132,7 @@ void add_eigen_entries(const PlanRequest& q, const Decisions& decided, EntryList
                std::max({columns * n, is_complex(t) ? ceil_div(rows * n, 2) : rows * n, waiting}));
   list.scratch(Buffer::back_products, t, std::max({width, 2 * b, group}) * columns + width * width);
   // Products with some eigenvectors at a time: many fill a GPU.
-  const Size most = cuda ? std::clamp<Size>(n / (4 * q.ranks), 128, 1024) : 128;
+  const Size most = cuda ? std::clamp<Size>(n / (8 * q.ranks), 128, 1024) : 128;
   list.scratch(Buffer::secular_block, real, n * std::clamp<Size>(n, 1, most));
 }
 
