@@ -14,6 +14,7 @@
 //
 // All is in double precision: on these devices tensor cores are as fast with it as other units are
 // with single precision.
+#include <climits>
 #include <cstdint>
 #include <limits>
 #include <type_traits>
@@ -274,7 +275,7 @@ class PassTurn {
   __device__ void finish() const {
     if (own_ != nullptr) {
       __syncthreads();
-      tell(std::numeric_limits<int>::max());
+      tell(INT_MAX);
     }
   }
 
