@@ -12,7 +12,7 @@ Size sweep_group(Size b) {
 // On a GPU one kernel applies those of a panel, with more of them at once where there are few
 // columns to share.
 Size sweep_panel_groups(Platform platform, Size n) {
-  return platform == Platform::cpu ? 1 : n <= 20480 ? 8 : 4;
+  return platform == Platform::cpu ? 1 : n <= 20480 ? 8 : 2;
 }
 
 Size packed_sweep_panel(DType type, Size n, Size b) {
