@@ -97,9 +97,10 @@ $(BUILD)/cpp/stamp-$(JAXMG_CUDA): $(NATIVE_SOURCES) $(TEST_SOURCES) $(STAMPS)/re
 	@rm -f $(BUILD)/cpp/stamp-*
 	@touch $@
 
-# Every test process starts its own virtual devices; a file's tests stay in one process.
+# Every test process starts its own virtual devices. Each gets a part of the tests as they come, whose
+# compiled programs they share, and takes some of another's when it is done.
 test-python: install
-	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile $(PYTEST)
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal $(PYTEST)
 
 # --- style -------------------------------------------------------------------------------------
 

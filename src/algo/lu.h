@@ -123,7 +123,7 @@ class Lu {
     }
     LocalIndex begin = dist_.begin(next);
     Size columns = LocalIndex(dist_.local_size(me_)) - begin;
-    if constexpr (PanelType::crowds) {
+    if constexpr (Device::partitions) {
       if (looks_ahead(k) && columns > 0) {
         const Size beside = update_beside_panel(k, begin, columns);
         begin += beside;
@@ -140,7 +140,8 @@ class Lu {
   Size update_beside_panel(Step k, LocalIndex begin, Size columns) {
     auto& lanes = rank_.lanes;
     const Size rows = n_ - first(k) - width(k);
-    const Size beside = Device::columns_beside_panel(lanes, rows, width(k), columns);
+    const Size beside = Device::template columns_beside_panel<T>(lanes, PanelType::by_parts, n_,
+                                                                 rows, width(k), columns);
     if (beside > 0) {
       Device::leave_room(lanes, true);
       apply(lanes.update, k, begin, beside);

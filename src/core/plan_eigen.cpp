@@ -32,10 +32,10 @@ Size mirror_tile(Size rows) {
 
 // Panels whose updates of the matrix are put off and made together: long inner dimensions make fast
 // products, but every rank keeps 2 width n elements for them, and all ranks 2 width n more. That is
-// held to a third of a matrix.
+// held to a third of a matrix, a sixth where only values are wanted.
 Size choose_reflector_group(const PlanRequest& q, Size b) {
   const Size width = q.platform == Platform::cpu ? 256 : q.n >= 24576 ? 1024 : 512;
-  const Size room = q.n / (6 * (q.ranks + 1));
+  const Size room = q.n / ((q.vectors ? 6 : 12) * (q.ranks + 1));
   return std::max<Size>(1, std::min(width, room) / b);
 }
 

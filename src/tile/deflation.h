@@ -35,7 +35,7 @@ class Deflator {
            double tolerance)
       : d_(d), z_(std::move(z)), rho_(rho), tolerance_(tolerance), half_(d.size()) {
     for (std::size_t i = 0; i < half_.size(); ++i) {
-      half_[i] = static_cast<Size>(i) < top ? kAbove : kBelow;
+      half_[i] = static_cast<Size>(i) < top ? in_upper : in_lower;
     }
   }
 
@@ -62,7 +62,7 @@ class Deflator {
 
  private:
   // Where the column of a pole is not zero.
-  enum Half : char { kAbove, kBoth, kBelow };
+  enum Half : char { in_upper, in_both, in_lower };
 
   static std::size_t at(Size i) { return static_cast<std::size_t>(i); }
 
@@ -77,7 +77,7 @@ class Deflator {
         result_.rotations.push_back({last_, j, c, s});
         z_[at(j)] = length;
         if (half_[at(last_)] != half_[at(j)]) {
-          half_[at(j)] = kBoth;
+          half_[at(j)] = in_both;
         }
         drop(last_, pole_ * c * c + next * s * s);
         next = pole_ * s * s + next * c * c;
@@ -107,9 +107,9 @@ class Deflator {
     for (const Size j : result_.column) {
       ++counts[half_[at(j)]];
     }
-    result_.above = counts[kAbove];
-    result_.both = counts[kBoth];
-    Size next[3] = {0, counts[kAbove], counts[kAbove] + counts[kBoth]};
+    result_.above = counts[in_upper];
+    result_.both = counts[in_both];
+    Size next[3] = {0, counts[in_upper], counts[in_upper] + counts[in_both]};
     for (const Size j : result_.column) {
       result_.place.push_back(next[half_[at(j)]]++);
     }

@@ -24,7 +24,7 @@
 //   gemm(lane, op_a, op_b, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc)
 //   gemm_strided(lane, op_a, op_b, m, n, k, alpha, a, lda, stride_a, b, ldb, stride_b, beta, c, ldc,
 //                stride_c, count)                      count products, the i-th at a + i stride_a, ...
-//   multiply_both(lane, m, n, a, lda, v, w, y, z)    y (n) <- A^T v, z (m) <- A w
+//   multiply_both(lane, m, n, a, lda, v, w, y, z)    y (n) <- A^T v, z (m) <- z + A w
 //   halves_herk      whether the lower triangle of a product is cheaper than all of it; only then:
 //   herk_strided(lane, n, k, a, lda, stride_a, c, ldc, stride_c, count)
 //                    lower triangles of count blocks c (n x n) <- c - a a^H, a being n x k
@@ -37,11 +37,14 @@
 //   subtract_split_rows(lane, m, n, k, a, lda, b, ldb, parts, c, ldc)
 //                    c <- c - A b, a being a split panel of m rows, lda apart, and k columns whose
 //                    elements are at most 1, and b a k x n matrix; parts: room for 3 k n halves
-//                    Such products may occupy a device until they are through. To keep panels going:
+//   partitions       whether products of the update lane can be kept from taking all of the device
+//                    while a panel is made, which else waits for them at each of its steps; only then:
 //   share_with_panels(lanes, share)          from now on panels take a few multiprocessors only
-//   leave_room(lanes, room)                  products of the update lane leave those alone
-//   columns_beside_panel(lanes, m, k, n)     how many of n columns (m rows, inner dimension k) are
-//                    updated with such room while a panel of k columns is made
+//   leave_room(lanes, room)                  work of the update lane leaves those alone
+//   columns_beside_panel(lanes, split, order, m, k, n)
+//                    how many of n columns (m rows, inner dimension k, products by parts or native;
+//                    of a matrix of that order) are best updated with such room while a panel of k
+//                    columns is made; 0: it does not pay
 //   row_max(lane, m, n, a, lda, result)      result_i <- max_j of max(|Re a_ij|, |Im a_ij|)
 //   column_max(lane, m, n, rows, a, lda, result)
 //                    result_j <- max_i of rows_i max(|Re a_ij|, |Im a_ij|)

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <limits>
 
 #include "core/types.h"
 #include "tile/random.h"
@@ -21,6 +22,13 @@ struct Rotation {
 // numbers of about 1, and none overflows.
 template <class R>
 inline constexpr R kNoReflector = sizeof(R) == 4 ? R(1e30) : R(1e100);
+
+// A sum of squares below which a vector is nothing beside a matrix of norm about 1. Squares that
+// vanish, where small numbers are flushed to zero, are nothing beside greater sums.
+template <class R>
+inline constexpr R kLeastSquare = std::numeric_limits<R>::min() /
+                                  (std::numeric_limits<R>::epsilon() *
+                                   std::numeric_limits<R>::epsilon());
 
 // One level of divide and conquer on a tridiagonal matrix of order n: node i has rows i size ..
 // (i + 1) size - 1, as far as they exist, and merges its first size / 2 rows with the others. A

@@ -18,8 +18,7 @@ template <class Device, class T>
 class LuPanel {
  public:
   using Lane = typename Device::Lane;
-  // Whether its updates would keep the next panel waiting; see share_with_panels of tile/device.h.
-  static constexpr bool crowds = false;
+  static constexpr bool by_parts = false;
 
   static LuPanel from(const Workspace& workspace, Size tile, bool odd) {
     std::int32_t* const moves =

@@ -13,7 +13,7 @@ class SplitLuPanel : public LuPanel<Device, T> {
   using Base = LuPanel<Device, T>;
   using Lane = typename Device::Lane;
   using Half = typename Device::Half;
-  static constexpr bool crowds = true;
+  static constexpr bool by_parts = true;
 
   // parts: room for those of L21; top_parts: for those of U12, 3 x tile x L.
   SplitLuPanel(Base native, Half* parts, Half* top_parts)

@@ -15,10 +15,9 @@
 namespace jaxmg {
 namespace {
 
-constexpr Routine kRoutines[] = {Routine::potrf,  Routine::potrs,  Routine::logdet,
-                                 Routine::locate, Routine::mirror, Routine::cyclic,
-                                 Routine::getrf,  Routine::getrs,  Routine::getdet,
-                                 Routine::getri};
+constexpr Routine kRoutines[] = {Routine::potrf,  Routine::potrs,  Routine::logdet, Routine::locate,
+                                 Routine::mirror, Routine::cyclic, Routine::getrf,  Routine::getrs,
+                                 Routine::getdet, Routine::getri};
 constexpr DType kTypes[] = {DType::f32, DType::f64, DType::c64, DType::c128};
 
 // Plans of every routine and type, for sizes on both sides of where 32 bits end, and small ones.
@@ -52,6 +51,32 @@ void for_plans(const Check& check) {
 
 Plan plan_of(Routine routine, DType type, Size n, int ranks, Size tile) {
   return Plan({.routine = routine, .type = type, .n = n, .ranks = ranks, .tile = tile});
+}
+
+TEST(Plan, PartsOfLuPanelsOnlyWhereProductsAreSplit) {
+  PlanRequest q{.routine = Routine::getrf, .type = DType::f32, .n = 1001, .ranks = 2};
+  q.precision = Precision::split;
+  for (const Platform platform : {Platform::cpu, Platform::cuda}) {
+    q.platform = platform;
+    for (const DType type : kTypes) {
+      q.type = type;
+      const Plan plan(q);
+      const bool split = platform == Platform::cuda && type == DType::f32;
+      EXPECT_EQ(plan.precision(), split ? Precision::split : Precision::native);
+      // Four halves for a number of L, whose columns have a multiple of eight rows, three for one
+      // of U.
+      const Size tile = plan.tile();
+      EXPECT_EQ(plan.entry(Buffer::split_even).bytes(), split ? 4 * 2 * 1008 * tile : 0);
+      EXPECT_EQ(plan.entry(Buffer::split_odd).bytes(), split ? 4 * 2 * 1008 * tile : 0);
+      EXPECT_EQ(plan.entry(Buffer::split_block).bytes(), split ? 3 * 2 * 501 * tile : 0);
+      EXPECT_EQ(plan.entry(Buffer::row_scale).count, split ? 1001 + 501 : 0);
+    }
+  }
+  q.type = DType::f32;
+  q.platform = Platform::cuda;
+  const Size tile = Plan(q).tile();
+  q.precision = Precision::native;
+  EXPECT_EQ(Plan(q).tile(), tile);  // solutions do not know how the factor was made
 }
 
 TEST(Plan, MatrixBytesBeyond32Bits) {

@@ -41,7 +41,8 @@ TYPED_TEST(LuTile, FactorsPanelsOfAnyShape) {
     std::vector<std::int32_t> pivots(static_cast<std::size_t>(n));
     Info info;
     const Size first = 11;
-    Cpu::getrf(this->lane, m, n, lu.get(), lu.ld, first, pivots.data(), 0, 0, &info);
+    Cpu::getrf(this->lane, m, n, lu.get(), lu.ld, first, pivots.data(), static_cast<T*>(nullptr), 1,
+               0, 0, &info);
     EXPECT_EQ(info.kind, 0);
     EXPECT_TRUE(lu.padding_untouched());
     const auto order = interchanged(m, pivots, first);
@@ -73,7 +74,8 @@ TYPED_TEST(LuTile, NamesTheFirstZeroPivotAndGoesOn) {
       }
       std::vector<std::int32_t> pivots(static_cast<std::size_t>(n));
       Info info;
-      Cpu::getrf(this->lane, a.m, n, a.get(), a.ld, 0, pivots.data(), 100, 200, &info);
+      Cpu::getrf(this->lane, a.m, n, a.get(), a.ld, 0, pivots.data(), static_cast<T*>(nullptr), 1,
+                 100, 200, &info);
       EXPECT_EQ(info.kind, static_cast<int>(Kind::singular));
       EXPECT_EQ(info.position, 100 + column + 1);
       Cpu::name_equation(this->lane, &info);
@@ -93,7 +95,8 @@ TYPED_TEST(LuTile, PivotsOfWhatIsNotFiniteAreRows) {
   a(50, 20) = T(std::numeric_limits<Real<T>>::infinity());
   std::vector<std::int32_t> pivots(80);
   Info info;
-  Cpu::getrf(this->lane, 90, 80, a.get(), a.ld, 0, pivots.data(), 0, 0, &info);
+  Cpu::getrf(this->lane, 90, 80, a.get(), a.ld, 0, pivots.data(), static_cast<T*>(nullptr), 1, 0, 0,
+             &info);
   for (Size j = 0; j < 80; ++j) {
     EXPECT_GE(pivots[static_cast<std::size_t>(j)], j);
     EXPECT_LT(pivots[static_cast<std::size_t>(j)], 90);

@@ -43,6 +43,7 @@ Panel<T> factored(CudaLane& lane, const Panel<T>& given, int times = 1) {
   DeviceArray<T> a(p.a), r(p.k * p.w), tau(p.k);
   DeviceArray<char> work(kWorkBytes);
   for (int i = 0; i < times; ++i) {
+    JAXMG_CUDA_CHECK(cudaDeviceSynchronize());
     a.upload(given.a);
     JAXMG_CUDA_CHECK(cudaMemset(work.get(), 0xff, work.bytes()));
     JAXMG_CUDA_CHECK(cudaMemset(r.get(), 0xff, r.bytes()));

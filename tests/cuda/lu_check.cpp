@@ -247,9 +247,8 @@ void time_type(int devices, Size n, Size tile, Precision precision = Precision::
                int reserve = -1) {
   run_gpu_ranks(devices, devices, true, [&](GpuRank& gpu) {
     const int me = gpu.comm.rank();
-    if (reserve >= 0) {
-      gpu.context.lanes().set_reserve(reserve);
-    }
+    const int usual = gpu.context.lanes().reserve();
+    gpu.context.lanes().set_reserve(reserve >= 0 ? reserve : usual);
     RankRun<T> run(gpu, n, tile, Triangle::whole, 0, precision);
     const Plan plan(run.request(Routine::getrf));
     const Distribution dist = plan.distribution();
@@ -283,11 +282,12 @@ void time_type(int devices, Size n, Size tile, Precision precision = Precision::
     const int kind = info.download()[0].kind;
     if (me == 0) {
       std::printf(
-          "LU %s%s n %lld devices %d tile %lld: factor %.4f s (%.1f TF/s), solve %.4f s, "
+          "LU %s%s reserve %d n %lld devices %d tile %lld: factor %.4f s (%.1f TF/s), solve %.4f "
+          "s, "
           "kind %d\n",
           type_name<T>().c_str(), precision == Precision::split ? " by parts" : "",
-          static_cast<long long>(n), devices, static_cast<long long>(plan.tile()), factor,
-          plan.flops() / factor / 1e12, solve, kind);
+          gpu.context.lanes().reserve(), static_cast<long long>(n), devices,
+          static_cast<long long>(plan.tile()), factor, plan.flops() / factor / 1e12, solve, kind);
       std::fflush(stdout);
     }
   });
@@ -312,18 +312,19 @@ void check_lu(int devices) {
 }
 
 void time_lu(int devices, Size n, const std::string& type, Size tile) {
-  if (type == "f32") {
-    time_type<float>(devices, n, tile, Precision::split);
-  } else if (type.starts_with("f32:")) {
-    time_type<float>(devices, n, tile, Precision::split, std::stoi(type.substr(4)));
-  } else if (type == "f32-native") {
-    time_type<float>(devices, n, tile);
-  } else if (type == "c64") {
-    time_type<std::complex<float>>(devices, n, tile);
-  } else if (type == "c128") {
-    time_type<std::complex<double>>(devices, n, tile);
+  const auto colon = type.find(':');
+  const int reserve = colon == std::string::npos ? -1 : std::stoi(type.substr(colon + 1));
+  const std::string name = type.substr(0, colon);
+  if (name == "f32") {
+    time_type<float>(devices, n, tile, Precision::split, reserve);
+  } else if (name == "f32-native") {
+    time_type<float>(devices, n, tile, Precision::native, reserve);
+  } else if (name == "c64") {
+    time_type<std::complex<float>>(devices, n, tile, Precision::native, reserve);
+  } else if (name == "c128") {
+    time_type<std::complex<double>>(devices, n, tile, Precision::native, reserve);
   } else {
-    time_type<double>(devices, n, tile);
+    time_type<double>(devices, n, tile, Precision::native, reserve);
   }
 }
 

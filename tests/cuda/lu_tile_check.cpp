@@ -172,6 +172,26 @@ void check_triangles(Group& group, tile::CudaLane& lane, Size n, Size m) {
   }
 }
 
+// A row times a tall matrix, as substitutions make them.
+template <class T>
+void check_row_product(Group& group, tile::CudaLane& lane, Size k, Size n) {
+  const auto a = HostMatrix<T>::random(1, k, 21, 0);
+  const auto b = HostMatrix<T>::random(k, n, 22);
+  const auto c = HostMatrix<T>::random(1, n, 23, 0);
+  OnDevice<T> left(a), right(b), result(c);
+  Cuda::gemm<T>(lane, Op::none, Op::none, 1, n, k, T(-1), left.get(), left.ld(), right.get(),
+                right.ld(), T(2), result.get(), result.ld());
+  const auto wanted = product(a, b);
+  const auto found = result.back();
+  double error = 0;
+  for (Size j = 0; j < n; ++j) {
+    const double gap = std::abs(found(0, j) - (T(2) * c(0, j) - wanted(0, j)));
+    error = std::isnan(gap) ? gap : std::max(error, gap);
+  }
+  group.expect_small(error, 10 * std::sqrt(static_cast<double>(k)) * epsilon<T>,
+                     size_text(k, n) + " row product");
+}
+
 template <class T>
 void check_small(Group& group, tile::CudaLane& lane) {
   const Size n = 300;
@@ -255,6 +275,8 @@ void check_type(tile::DeviceContext& context) {
         check_triangles<T>(group, *lane, n, m);
       }
     }
+    check_row_product<T>(group, *lane, 9000, 37);
+    check_row_product<T>(group, *lane, 300, 37);
     check_small<T>(group, *lane);
   }
 }

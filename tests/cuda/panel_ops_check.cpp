@@ -7,6 +7,7 @@
 #include "host_matrix.h"
 #include "tile/cuda/cuda.h"
 #include "tile/cuda/device_context.h"
+#include "tile/cuda/panel_rows.h"
 
 namespace jaxmg::test {
 namespace {
@@ -137,45 +138,59 @@ void check_factor_panel(CudaLane& lane) {
   }
 }
 
-// Rows below the tile of a smooth kernel, whose diagonal blocks are all but singular: solved as
-// well as by substitution, which inverses alone are not.
+// a <- a L^-H is as good as substitution, row by row: the residual is within rounding of the
+// product of |X| and |L|.
 template <class T>
-void check_rows_of_kernel(CudaLane& lane) {
-  Group group("tiles: factor_panel of a kernel " + type_name<T>());
-  const Size n = 256, m = 100;
-  HostMatrix<T> a(n + m, n);
-  const auto below = HostMatrix<T>::random(m, n, 59);
-  for (Size j = 0; j < n; ++j) {
-    for (Size i = 0; i < n; ++i) {
-      const double x = static_cast<double>(i - j) / 64;
-      const double nugget = i == j ? 10 * epsilon<T> * static_cast<double>(n) : 0;
-      a(i, j) = T(static_cast<Real<T>>(std::exp(-x * x) + nugget));
-    }
-    for (Size i = 0; i < m; ++i) {
-      a(n + i, j) = below(i, j);
-    }
-  }
-  OnDevice<T> da(a);
-  DeviceArray<Info> info(1);
-  Cuda::reset(lane, info.get());
-  Cuda::factor_panel<T>(lane, n, m, da.get(), da.ld(), 0, info.get());
-  const auto out = da.back();
-  group.expect(info.download()[0].kind == 0, "no failure");
-  const auto factor = block_of(out, 0, 0, n, n).lower();
-  const auto solved = block_of(out, n, 0, m, n);
-  // Row by row, as far as rounding of the product of |X| and |L| goes.
-  const auto back = product(solved, factor.applied(Op::conj_transpose));
+void expect_solved(Group& group, const HostMatrix<T>& l, const HostMatrix<T>& x,
+                   const HostMatrix<T>& a, const std::string& name) {
+  const auto back = product(x, l.applied(Op::conj_transpose));
   double worst = 0;
-  for (Size i = 0; i < m; ++i) {
+  for (Size i = 0; i < a.m; ++i) {
     double largest = 1;
-    for (Size j = 0; j < n; ++j) {
-      largest = std::max(largest, static_cast<double>(std::abs(solved(i, j))));
+    for (Size j = 0; j < a.n; ++j) {
+      largest = std::max(largest, static_cast<double>(std::abs(x(i, j))));
     }
-    for (Size j = 0; j < n; ++j) {
-      worst = std::max(worst, static_cast<double>(std::abs(back(i, j) - below(i, j))) / largest);
+    for (Size j = 0; j < a.n; ++j) {
+      worst = std::max(worst, static_cast<double>(std::abs(back(i, j) - a(i, j))) / largest);
     }
   }
-  group.expect_small(worst, 8 * epsilon<T> * static_cast<double>(n), "rows");
+  const double size = static_cast<double>(a.n) * std::max(1.0, l.largest());
+  group.expect_small(worst, 8 * epsilon<T> * size, name);
+}
+
+// Many rows below a tile, of a random matrix and of a smooth kernel, whose diagonal blocks are all
+// but singular: products with inverses alone would not do.
+template <class T>
+void check_panel_rows(CudaLane& lane) {
+  Group group("tiles: solve_panel_rows " + type_name<T>());
+  DeviceArray<Info> info(1);
+  for (const bool smooth : {false, true}) {
+    for (const auto& [n, m] : std::vector<std::pair<Size, Size>>{
+             {128, 1}, {130, 64}, {256, 100}, {320, 63}, {600, 200}}) {
+      HostMatrix<T> tile(n, n);
+      const auto random = HostMatrix<T>::random(n, n, 57);
+      for (Size j = 0; j < n; ++j) {
+        for (Size i = 0; i < n; ++i) {
+          const double x = static_cast<double>(i - j) / 64;
+          const double nugget = 10 * epsilon<T> * static_cast<double>(n);
+          const auto kernel = static_cast<Real<T>>(std::exp(-x * x) + (i == j ? nugget : 0));
+          tile(i, j) = smooth ? T(kernel) : random(i, j) + random(j, i);
+          tile(i, j) += T(static_cast<Real<T>>(!smooth && i == j ? 2 * n : 0));
+        }
+      }
+      const auto a = HostMatrix<T>::random(m, n, 59);
+      OnDevice<T> l(tile);
+      OnDevice<T> x(a);
+      Cuda::reset(lane, info.get());
+      Cuda::factor_panel<T>(lane, n, 0, l.get(), l.ld(), 0, info.get());
+      tile::solve_panel_rows<T>(lane, m, n, l.get(), l.ld(), x.get(), x.ld());
+      const std::string name = std::to_string(m) + " x " + std::to_string(n);
+      group.expect(info.download()[0].kind == 0, name + ": no failure");
+      const auto out = x.back();
+      expect_solved(group, l.back().lower(), out, a, name + (smooth ? ", smooth" : ", random"));
+      group.expect(out.padding_untouched(), name + ": padding");
+    }
+  }
 }
 
 // Products of a transposed matrix with a vector, by long and by short columns.
@@ -276,7 +291,9 @@ void check_type(tile::DeviceContext& context) {
   check_strided<T>(lanes.update);
   check_block_inverses<T>(lanes.panel);
   check_factor_panel<T>(lanes.panel);
-  check_rows_of_kernel<T>(lanes.panel);
+  if constexpr (!is_complex_v<T>) {
+    check_panel_rows<T>(lanes.panel);
+  }
   check_column_dots<T>(lanes.update);
   check_scales<T>(lanes.update);
   if constexpr (Cuda::splits<T>) {

@@ -121,6 +121,7 @@ std::unique_ptr<Communicator<tile::Cuda>> PeerCommunicator::split(int color, int
   }
   std::ranges::sort(members);
   std::vector<int> ranks;
+  ranks.reserve(members.size());
   for (const auto& member : members) {
     ranks.push_back(member.second);
   }
@@ -163,6 +164,7 @@ std::vector<std::unique_ptr<PeerCommunicator>> make_peer_communicators(
   const auto group = std::make_shared<peers::PeerGroup>(
       std::make_shared<peers::PeerFamily>(time_limit), devices, direct);
   std::vector<std::unique_ptr<PeerCommunicator>> communicators;
+  communicators.reserve(devices.size());
   for (std::size_t r = 0; r < devices.size(); ++r) {
     communicators.push_back(
         std::make_unique<PeerCommunicator>(group, static_cast<int>(r), *staging[r]));

@@ -41,6 +41,8 @@ class PeerCommunicator final : public Communicator<tile::Cuda> {
   // staging lies on the rank's device and may be shared with its other communicators.
   PeerCommunicator(std::shared_ptr<peers::PeerGroup> group, int rank, tile::CudaStaging& staging);
   ~PeerCommunicator() override;
+  PeerCommunicator(const PeerCommunicator&) = delete;
+  PeerCommunicator& operator=(const PeerCommunicator&) = delete;
 
   int rank() const override { return rank_; }
   int size() const override { return group_->size(); }

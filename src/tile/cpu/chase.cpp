@@ -56,7 +56,7 @@ T reflector(Size n, T* x, T& beta) {
   const R imaginary = is_complex_v<T> ? std::imag(alpha) : R(0);
   x[0] = T(1);
   // A matrix of norm about 1: what is this small does not count.
-  if (tail + imaginary * imaginary <= std::numeric_limits<R>::min()) {
+  if (tail + imaginary * imaginary <= kLeastSquare<R>) {
     std::fill(x + 1, x + n, T(0));
     beta = T(std::real(alpha));
     return T(0);

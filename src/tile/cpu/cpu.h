@@ -18,6 +18,7 @@ struct Cpu {
   using Ticket = CpuTicket;
   using Lanes = CpuLanes;
   static constexpr Size inverse_block = 0;
+  static constexpr bool partitions = false;
   static constexpr bool reads_in_place = true;
   static constexpr bool solves_eigenproblems = true;
   static constexpr bool halves_herk = true;

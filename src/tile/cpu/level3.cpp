@@ -178,11 +178,10 @@ void Cpu::herk_strided(Lane& lane, Size n, Size k, const T* a, Size lda, Size st
 template <class T>
 void Cpu::multiply_both(Lane& lane, Size m, Size n, const T* a, Size lda, const T* v, const T* w,
                         T* y, T* z) {
-  std::fill_n(y, std::max<Size>(n, 0), T(0));
-  std::fill_n(z, std::max<Size>(m, 0), T(0));
   if (m <= 0 || n <= 0) {
     return;
   }
+  std::fill_n(y, n, T(0));
   constexpr Size kCached = 1 << 19;  // bytes
   const Cut rows(m, 1);
   const Size width = std::max<Size>(4, kCached / (rows.block * static_cast<Size>(sizeof(T))));

@@ -173,6 +173,9 @@ void row_product(CudaLane& lane, Op op_a, Op op_b, Size n, Size k, T alpha, cons
     a = vector;
     stride = 1;
   }
+  if (op_b == Op::none && stride == 1 && ldc == 1 && k >= kLongColumn) {
+    return column_dots<T>(lane, false, k, n, alpha, b, ldb, a, beta, c);
+  }
   if (conjugated) {
     alpha = conjugate_of(alpha);
     beta = conjugate_of(beta);
@@ -280,7 +283,7 @@ void Cuda::solve_diagonal(Lane& lane, Op op, Size m, Size n, const T* l, Size ld
     return;
   }
   if (m == 1) {
-    return solve_vector<T>(lane, op, n, l, ldl, x, ldx, b, ldb, work);
+    return solve_vector<T>(lane, Uplo::lower, op, Diag::non_unit, n, l, ldl, x, ldx, b, ldb, work);
   }
   T* const lower = triangle_scratch<T>(lane, n);
   copy_masked(lane, Uplo::lower, Diag::non_unit, n, l, ldl, lower);
@@ -293,6 +296,9 @@ void Cuda::solve_triangle(Lane& lane, Uplo uplo, Op op, Diag diag, Size m, Size 
                           Size lda, const T* x, Size ldx, T* b, Size ldb, T* work) {
   if (m <= 0 || n <= 0) {
     return;
+  }
+  if (m == 1) {
+    return solve_vector<T>(lane, uplo, op, diag, n, a, lda, x, ldx, b, ldb, work);
   }
   T* const lower = triangle_scratch<T>(lane, n);
   copy_masked(lane, uplo, diag, n, a, lda, lower);

@@ -130,8 +130,8 @@ void launch_chase(CudaLane& lane, const SweepBatch& batch, D* band, Size ld, D* 
   const Size together = ceil_div(ceil_div(batch.rows(), batch.b), Size{2}) + 2;
   const auto blocks = static_cast<unsigned>(
       std::min({batch.count, together, static_cast<Size>(resident) * processors}));
-  chase_kernel<D, R, B><<<blocks, threads, 0, lane.stream()>>>(batch, band, ld, kept, flags,
-                                                               std::numeric_limits<R>::min());
+  chase_kernel<D, R, B>
+      <<<blocks, threads, 0, lane.stream()>>>(batch, band, ld, kept, flags, kLeastSquare<R>);
   JAXMG_CUDA_CHECK(cudaGetLastError());
 }
 

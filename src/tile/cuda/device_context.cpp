@@ -109,7 +109,7 @@ void warm_up_lu(CudaLane& lane, char* memory) {
   Cuda::check_finite<T>(lane, n, n, a, n, info);
   // By our own kernels, small panels taking one block that waits for nobody, and by the library's.
   Cuda::getrf<T>(lane, n, n, a, n, 0, integers, x, n, 0, 0, info);
-  load_lu_base<T>();
+  load_lu_base<T>(lane);
   getrf_by_library<T>(lane, n, n, a, n, 0, integers, x, n, {0, 0, info});
   Cuda::trace_pivots(lane, n, integers, 0, moves);
   Cuda::iota(lane, n, order);

@@ -9,6 +9,7 @@
 #include "tile/cuda/reduce.h"
 #include "tile/cuda/reflector.h"
 #include "tile/cuda/scalar.h"
+#include "tile/eigen.h"
 
 namespace jaxmg::tile {
 namespace {
@@ -137,6 +138,7 @@ __global__ void __launch_bounds__(kThreads) panel_kernel(PanelArguments<D> p, in
   }
 }
 
+constexpr int kFactorThreads = 1024;
 constexpr int kFactorEdge = 64;  // the most reflectors of reflector_factor
 
 // With N the strict upper triangle of V^H V and D = diag(tau):
@@ -146,7 +148,7 @@ constexpr int kFactorEdge = 64;  // the most reflectors of reflector_factor
 // Blocks of s x s on the diagonal of X = inv(I + N D) are inverses of those of I + N D; two
 // neighbours make one of twice the size: X_12 = -X_11 (N D)_12 X_22.
 template <class D, class R>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kFactorThreads)
     factor_kernel(int k, const D* gram, Size ldg, const D* tau, D* t, Size ldt) {
   extern __shared__ __align__(16) char memory[];
   constexpr int ld = kFactorEdge + 1;
@@ -154,14 +156,14 @@ __global__ void __launch_bounds__(kThreads)
   D* const y = x + kFactorEdge * ld;
   const D zero = element<D>(R{0});
   const int thread = static_cast<int>(threadIdx.x);
-  for (int e = thread; e < kFactorEdge * kFactorEdge; e += kThreads) {
+  for (int e = thread; e < kFactorEdge * kFactorEdge; e += kFactorThreads) {
     const int i = e % kFactorEdge, j = e / kFactorEdge;
     x[i + j * ld] = i == j ? element<D>(R{1}) : i < j && j < k ? gram[i + j * ldg] * tau[j] : zero;
   }
   __syncthreads();
   for (int s = 1; s < kFactorEdge && s < k; s *= 2) {
     // Element (i, j) of the upper right block of each pair.
-    for (int e = thread; e < kFactorEdge / 2 * s; e += kThreads) {
+    for (int e = thread; e < kFactorEdge / 2 * s; e += kFactorThreads) {
       const int i = e % s, j = e / s % s, first = e / (s * s) * 2 * s;
       D sum = zero;
       for (int l = 0; l <= j; ++l) {
@@ -170,7 +172,7 @@ __global__ void __launch_bounds__(kThreads)
       y[e] = sum;
     }
     __syncthreads();
-    for (int e = thread; e < kFactorEdge / 2 * s; e += kThreads) {
+    for (int e = thread; e < kFactorEdge / 2 * s; e += kFactorThreads) {
       const int i = e % s, j = e / s % s, pair = e / (s * s), first = pair * 2 * s;
       D sum = zero;
       for (int l = i; l < s; ++l) {
@@ -180,7 +182,7 @@ __global__ void __launch_bounds__(kThreads)
     }
     __syncthreads();
   }
-  for (int e = thread; e < k * k; e += kThreads) {
+  for (int e = thread; e < k * k; e += kFactorThreads) {
     const int i = e % k, j = e / k;
     t[i + j * ldt] = i <= j ? tau[i] * x[i + j * ld] : zero;
   }
@@ -209,7 +211,7 @@ void Cuda::householder_panel(Lane& lane, Size m, Size w, T* a, Size lda, T* r, S
   const std::size_t shared = static_cast<std::size_t>(p.rows + w) * sizeof(D);
   for (int j = -1; j < p.k; ++j) {
     panel_kernel<D, R><<<static_cast<unsigned>(p.blocks), kThreads, shared, lane.stream()>>>(
-        p, j, std::numeric_limits<R>::min());
+        p, j, kLeastSquare<R>);
     JAXMG_CUDA_CHECK(cudaGetLastError());
   }
 }
@@ -229,8 +231,8 @@ void Cuda::reflector_factor(Lane& lane, Size k, const T* gram, Size ldg, const T
   JAXMG_CUDA_CHECK(cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
                                         cudaFuncAttributeMaxDynamicSharedMemorySize,
                                         static_cast<int>(shared)));
-  kernel<<<1, kThreads, shared, lane.stream()>>>(narrow(k), on_device(gram), ldg, on_device(tau),
-                                                 on_device(t), ldt);
+  kernel<<<1, kFactorThreads, shared, lane.stream()>>>(narrow(k), on_device(gram), ldg,
+                                                       on_device(tau), on_device(t), ldt);
   JAXMG_CUDA_CHECK(cudaGetLastError());
 }
 

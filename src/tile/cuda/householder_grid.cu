@@ -22,21 +22,32 @@
 #include "tile/cuda/reduce.h"
 #include "tile/cuda/reflector.h"
 #include "tile/cuda/tagged.h"
+#include "tile/eigen.h"
 
 namespace jaxmg::tile {
 namespace {
 
-constexpr int kBlockThreads = 512;
+constexpr int kBlockThreads = 256;
 constexpr int kBlockWarps = kBlockThreads / 32;
 constexpr int kSpans = 2;  // columns of a lane
 constexpr int kColumns = 32 * kSpans;
 constexpr int kGroups = kBlockThreads / kColumns;  // of threads that add up the blocks' sums
-// Reads of a thread under way, of numbers of as many words.
-template <class D>
-constexpr int kInFlight = Tagged<D>::kWords > 2 ? 2 : 4;
+// Registers of a thread for its rows, at most.
+constexpr int kRowRegisters = 128;
+
+// Reads of a thread under way: what registers are left for beside those of its rows.
+template <class D, int kRows>
+struct Reads {
+  static constexpr int rows = kRows * kSpans * Tagged<D>::kWords;
+  static constexpr int fitting = (rows > kRowRegisters / 2 ? 32 : 64) / (2 * Tagged<D>::kWords);
+  static constexpr int count = fitting < 16 ? fitting : 16;
+};
+
 constexpr int kMostPolls = 1 << 21;  // more than a second
-// Fewer blocks have less to tell each other, more of them less to do.
-constexpr Size kGoodBlocks = 36;
+// Fewer blocks have less to tell each other, more of them less to do, and more rows of a warp than
+// this leave few registers for anything else.
+constexpr Size kGoodBlocks = 72;
+constexpr Size kGoodRows = 16;
 constexpr Size kMostBlocks = 256;  // room in the workspace, see plan_eigen.cpp
 
 template <class D>
@@ -102,9 +113,9 @@ __device__ DeviceComplex<R> minus_product(DeviceComplex<R> x, DeviceComplex<R> a
 
 // The sum over blocks first, first + kGroups, ... of what they tell of a column. False if it did
 // not come.
-template <class D>
+template <class D, int kRows>
 __device__ bool collect(const Tagged<D>* sums, int first, int blocks, std::uint32_t tag, D& sum) {
-  constexpr int reads = kInFlight<D>;
+  constexpr int reads = Reads<D, kRows>::count;
   for (int begin = first; begin < blocks; begin += reads * kGroups) {
     Tagged<D> found[reads];
     bool all = false;
@@ -158,7 +169,7 @@ __device__ bool exchange(const GridPanel<D>& p, BlockMemory<D, R, kRows>& shared
   }
   bool here = true;
   if (of_use) {
-    here = collect(sums, group, blocks, tag, sum);
+    here = collect<D, kRows>(sums, group, blocks, tag, sum);
     if (group == kGroups - 1 && here) {
       const Tagged<D>* const row = p.row + turn * kColumns + column;
       Tagged<D> found = look(row);
@@ -421,7 +432,7 @@ void launch(CudaLane& lane, GridPanel<D> p, int blocks) {
     JAXMG_CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                           static_cast<int>(shared)));
   }
-  R smallest = std::numeric_limits<R>::min();
+  R smallest = kLeastSquare<R>;
   void* arguments[] = {&p, &smallest};
   const GridTurn turn(lane);
   JAXMG_CUDA_CHECK(cudaLaunchCooperativeKernel(kernel, dim3(static_cast<unsigned>(blocks)),
@@ -442,9 +453,8 @@ bool householder_grid(CudaLane& lane, Size m, Size w, T* a, Size lda, T* r, Size
                       void* work) {
   using D = DeviceType<T>;
   using R = Real<T>;
-  // Registers for the rows of a thread: 64 words.
-  constexpr int most =
-      64 / (kSpans * Tagged<D>::kWords) < 16 ? 64 / (kSpans * Tagged<D>::kWords) : 16;
+  constexpr int widest = kRowRegisters / (kSpans * Tagged<D>::kWords);
+  constexpr int most = widest < 32 ? widest : 32;
   int processors = 0;
   JAXMG_CUDA_CHECK(
       cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, lane.device()));
@@ -453,11 +463,12 @@ bool householder_grid(CudaLane& lane, Size m, Size w, T* a, Size lda, T* r, Size
   if (w > kColumns || good == 0 || m > room * most * kBlockWarps) {
     return false;
   }
-  Size rows = 4;
-  while (rows < most && ceil_div(m, rows * kBlockWarps) > std::min(good, room)) {
+  Size rows = kColumns / kBlockWarps;
+  const auto blocks_of = [m](Size count) { return ceil_div(m, count * kBlockWarps); };
+  while (rows < most && (blocks_of(rows) > room || (rows < kGoodRows && blocks_of(rows) > good))) {
     rows *= 2;
   }
-  const int blocks = narrow(ceil_div(m, rows * kBlockWarps));
+  const int blocks = narrow(blocks_of(rows));
   auto* const sums = static_cast<Tagged<D>*>(work);
   const Size count = 2 * (Size{blocks} + 1) * kColumns;
   JAXMG_CUDA_CHECK(
@@ -472,12 +483,12 @@ bool householder_grid(CudaLane& lane, Size m, Size w, T* a, Size lda, T* r, Size
                  on_device(tau),
                  sums,
                  sums + 2 * Size{blocks} * kColumns};
-  if (rows == 4) {
-    launch<D, R, 4>(lane, p, blocks);
-  } else if (rows == 8) {
+  if (rows == 8) {
     launch<D, R, 8>(lane, p, blocks);
-  } else if constexpr (most >= 16) {
+  } else if (rows == 16) {
     launch<D, R, 16>(lane, p, blocks);
+  } else if constexpr (most >= 32) {
+    launch<D, R, 32>(lane, p, blocks);
   }
   return true;
 }

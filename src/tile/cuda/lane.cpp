@@ -111,8 +111,9 @@ CudaLane::CudaLane(StreamPriority priority, std::shared_ptr<EventPool> events)
   int highest = 0;
   JAXMG_CUDA_CHECK(cudaGetDevice(&device_));
   JAXMG_CUDA_CHECK(cudaDeviceGetStreamPriorityRange(&lowest, &highest));
-  JAXMG_CUDA_CHECK(cudaStreamCreateWithPriority(
-      &stream_, cudaStreamNonBlocking, priority == StreamPriority::highest ? highest : lowest));
+  priority_ = priority == StreamPriority::highest ? highest : lowest;
+  JAXMG_CUDA_CHECK(cudaStreamCreateWithPriority(&wide_, cudaStreamNonBlocking, priority_));
+  stream_ = wide_;
   JAXMG_CUDA_CHECK(cudaMalloc(reinterpret_cast<void**>(&library_info_), kAlignment));
   JAXMG_CUDA_CHECK(
       cudaDeviceGetAttribute(&multiprocessors_, cudaDevAttrMultiProcessorCount, device_));
@@ -124,6 +125,7 @@ CudaLane::~CudaLane() {
   cudaGetDevice(&previous);
   cudaSetDevice(device_);
   cudaStreamSynchronize(stream_);
+  stream_ = wide_;
   if (parameters_ != nullptr) {
     cusolverDnDestroyParams(parameters_);
   }
@@ -135,7 +137,8 @@ CudaLane::~CudaLane() {
   }
   cudaFree(mailbox_);
   cudaFree(library_info_);
-  cudaStreamDestroy(stream_);
+  narrow_.reset();
+  cudaStreamDestroy(wide_);
   cudaSetDevice(previous);
 }
 
@@ -159,6 +162,36 @@ cublasHandle_t CudaLane::blas() {
     }
   }
   return blas_;
+}
+
+// The handle's workspace goes with its stream.
+void CudaLane::use(cudaStream_t stream, int multiprocessors) {
+  const CudaEvent before = record();
+  stream_ = stream;
+  wait(before);
+  cublasHandle_t const handle = blas();
+  JAXMG_CUDA_CHECK(cublasSetStream(handle, stream));
+  if (blas_workspace_ != nullptr) {
+    JAXMG_CUDA_CHECK(
+        cublasSetWorkspace(handle, blas_workspace_, static_cast<std::size_t>(blas_bytes_)));
+  }
+  JAXMG_CUDA_CHECK(cublasSetSmCountTarget(handle, multiprocessors));
+}
+
+void CudaLane::leave_room(int reserve) {
+  if (reserve <= 0) {
+    if (stream_ != wide_) {
+      use(wide_, 0);
+    }
+    return;
+  }
+  if (narrow_reserve_ != reserve) {
+    narrow_reserve_ = reserve;
+    narrow_ = NarrowStream::make(device_, multiprocessors_, reserve, priority_);
+  }
+  if (narrow_ && stream_ == wide_) {
+    use(narrow_->get(), narrow_->multiprocessors());
+  }
 }
 
 cusolverDnHandle_t CudaLane::solver() {
@@ -284,6 +317,8 @@ void CudaLanes::bind(void* base, Size bytes, DType type, Size tile, PanelRows ro
 void CudaLanes::set_alone(bool alone) {
   for (CudaLane* lane : {&panel, &update, &copy}) {
     lane->set_alone(alone);
+    lane->set_blocks(0);  // what a call that failed may have left
+    lane->leave_room(0);
   }
 }
 

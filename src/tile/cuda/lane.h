@@ -16,6 +16,7 @@
 #include "core/dtype.h"
 #include "core/types.h"
 #include "tile/cuda/error.h"
+#include "tile/cuda/narrow_stream.h"
 
 namespace jaxmg::tile {
 
@@ -85,6 +86,8 @@ class CudaTicket {
       : state_(std::move(state)), lane_(&lane), exceptions_(std::uncaught_exceptions()) {}
   CudaTicket(CudaTicket&& other) noexcept = default;
   CudaTicket& operator=(CudaTicket&& other) noexcept;
+  CudaTicket(const CudaTicket&) = delete;
+  CudaTicket& operator=(const CudaTicket&) = delete;
   ~CudaTicket();
 
   void wait(CudaLane& lane);
@@ -136,6 +139,9 @@ class CudaLane {
   // Multiprocessors that such kernels had better do with, all of them at first.
   int blocks() const { return blocks_ > 0 ? blocks_ : multiprocessors_; }
   void set_blocks(int blocks) { blocks_ = blocks; }
+  // From now on work of this lane leaves about `reserve` multiprocessors alone (0: none, again).
+  // Its order is kept. Without effect where the driver cannot do it.
+  void leave_room(int reserve);
   // Where such blocks meet, zeros at first, and tags for messages that no earlier one there has.
   void* mailbox(Size bytes);
   std::uint32_t next_tags(int count);
@@ -148,8 +154,14 @@ class CudaLane {
   std::vector<char>& host_workspace() { return host_workspace_; }
 
  private:
+  void use(cudaStream_t stream, int multiprocessors);
+
   int device_ = 0;
-  cudaStream_t stream_ = nullptr;
+  cudaStream_t stream_ = nullptr;  // the one in use
+  cudaStream_t wide_ = nullptr;
+  std::unique_ptr<NarrowStream> narrow_;
+  int narrow_reserve_ = 0;  // for which it has been made, or tried
+  int priority_ = 0;
   std::shared_ptr<EventPool> events_;
   cublasHandle_t blas_ = nullptr;
   cusolverDnHandle_t solver_ = nullptr;

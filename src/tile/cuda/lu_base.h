@@ -35,7 +35,7 @@ void lu_base(CudaLane& lane, int width, Size m, Size n, T* a, Size lda, Size fir
 
 // Loads the kernels, which might wait for the device later on.
 template <class T>
-void load_lu_base();
+void load_lu_base(const CudaLane& lane);
 
 // LU factors of a panel by halves of its columns down to bases of `width` columns, and the inverses
 // that Cuda::getrf leaves. See lu_recursion.cu.

@@ -7,8 +7,8 @@
 //
 // Substitution with the small triangles, not products with their inverses: the result is as good
 // as that of a triangular solve for tiles of any condition, and three launches a block column make
-// the chain of panels short. Real rows below a tile that is not small follow when it is done, in
-// one launch (panel_rows.cu): a launch of many thread blocks has to wait for those of an update.
+// the chain of panels short. Many real rows below a tile follow when it is done, in one launch
+// (panel_rows.cu): a launch of many thread blocks has to wait for those of an update.
 #include "tile/cuda/cuda.h"
 #include "tile/cuda/launch.h"
 #include "tile/cuda/panel_rows.h"
@@ -248,7 +248,7 @@ template <class T>
 void Cuda::factor_panel(Lane& lane, Size n, Size m, T* a, Size lda, Size position, Info* info) {
   using D = DeviceType<T>;
   constexpr Size edge = Blocking<D>::edge;
-  const bool apart = !is_complex_v<T> && n >= kRowTile;
+  const bool apart = !is_complex_v<T> && n >= kRowTile && m >= kManyRows;
   const Size rows = apart ? n : n + m;
   for (Size j = 0; j < n; j += edge) {
     const Size w = std::min(edge, n - j);

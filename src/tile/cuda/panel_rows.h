@@ -8,6 +8,8 @@ namespace jaxmg::tile {
 // Edge of the blocks that solve_panel_rows works in, and of the smallest tile that it takes.
 inline constexpr Size kRowBlock = 64;
 inline constexpr Size kRowTile = 2 * kRowBlock;
+// Rows from which it is faster than launches for each block of columns.
+inline constexpr Size kManyRows = 16384;
 
 // a (m x n) <- a L^-H for real types and n >= kRowTile. Uses the lane's scratch, triangle_bytes of
 // order n.

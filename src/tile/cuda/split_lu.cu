@@ -130,34 +130,6 @@ void Cuda::subtract_split_rows(Lane& lane, Size m, Size n, Size k, const Half* a
   JAXMG_CUDA_CHECK(status);
 }
 
-void Cuda::share_with_panels(Lanes& lanes, bool share) {
-  lanes.panel.set_blocks(share ? lanes.reserve() : 0);
-}
-
-void Cuda::leave_room(Lanes& lanes, bool room) {
-  const int reserve = lanes.reserve();
-  if (reserve > 0) {
-    const int target = room ? lanes.update.multiprocessors() - reserve : 0;
-    JAXMG_CUDA_CHECK(cublasSetSmCountTarget(lanes.update.blas(), target));
-  }
-}
-
-// Measured: a panel on a quarter of an H200 takes 9 us a column, products by parts 187 TF/s on all
-// of it. On others the proportion is taken to be the same.
-Size Cuda::columns_beside_panel(Lanes& lanes, Size m, Size k, Size n) {
-  if (lanes.reserve() <= 0 || lanes.reserve() >= lanes.update.multiprocessors()) {
-    return 0;
-  }
-  constexpr double kPanelSeconds = 9e-6;
-  constexpr double kFlopsPerSecond = 187e12;
-  const double panel = kPanelSeconds * static_cast<double>(k);
-  const double open = lanes.update.multiprocessors() - lanes.reserve();
-  const double column = 2.0 * static_cast<double>(m) * static_cast<double>(k) / kFlopsPerSecond *
-                        lanes.update.multiprocessors() / open;
-  const double columns = panel / std::max(column, 1e-30);
-  return columns >= static_cast<double>(n) ? n : round_up(static_cast<Size>(columns), 128);
-}
-
 template <class T>
 void Cuda::row_max(Lane& lane, Size m, Size n, const T* a, Size lda, Real<T>* result) {
   fill<Real<T>>(lane, m, 1, 0, 0, result, m);

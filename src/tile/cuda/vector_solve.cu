@@ -2,6 +2,8 @@
 //
 //   y <- b op(X),   r <- b - y op(L),   b <- y + r op(X)
 //
+// where L is the triangle, or the transpose of an upper one.
+//
 // A substitution by tiles is a chain of these, so what counts is the time of a launch: each of the
 // three products is one.
 #include "tile/cuda/vector_solve.h"
@@ -33,23 +35,38 @@ __device__ DeviceComplex<R> lane_sum(DeviceComplex<R> x) {
   return {lane_sum(x.re), lane_sum(x.im)};
 }
 
-// store(c, sum_{k <= c} v_k t(c, k)), or with conj(t): a thread of each warp to a row.
+// A triangle, with ones in the place of its diagonal if `unit`; the other half is not read.
+template <class D>
+struct Triangle {
+  const D* t;
+  Size ld;
+  bool upper;
+  bool unit;
+
+  __device__ D at(int i, int j, int n) const {
+    using R = decltype(real_part(D{}));
+    const bool inside = max(i, j) < n && (upper ? i <= j : i >= j);
+    return !inside ? D{} : unit && i == j ? element<D>(R{1}) : t[i + j * ld];
+  }
+};
+
+// store(c, sum_k v_k t(c, k)), or with conj(t): a thread of each warp to a row.
 template <bool kConjugate, class D, class Store>
 __global__ void __launch_bounds__(kWarp* kRowWarps)
-    row_sums_kernel(int n, const D* t, Size ldt, const D* v, Size stride, Store store) {
+    row_sums_kernel(int n, Triangle<D> t, const D* v, Size stride, Store store) {
   constexpr int batch = 8;
   __shared__ D partial[kRowWarps][kWarp];
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
   const int warp = static_cast<int>(threadIdx.x) / kWarp;
-  const int c = static_cast<int>(blockIdx.x) * kWarp + lane;
-  const int last = min(n - 1, static_cast<int>(blockIdx.x) * kWarp + kWarp - 1);
+  const int from = static_cast<int>(blockIdx.x) * kWarp;  // first of the rows
+  const int c = from + lane;
+  const int last = t.upper ? n - 1 : min(n - 1, from + kWarp - 1);
   D sum{};
-  for (int first = warp; first <= last; first += batch * kRowWarps) {
+  for (int first = warp + (t.upper ? from : 0); first <= last; first += batch * kRowWarps) {
     D x[batch];
 #pragma unroll
     for (int u = 0; u < batch; ++u) {
-      const int k = first + u * kRowWarps;
-      x[u] = k <= c && c < n ? t[c + k * ldt] : D{};
+      x[u] = t.at(c, first + u * kRowWarps, n);
     }
 #pragma unroll
     for (int u = 0; u < batch; ++u) {
@@ -69,28 +86,28 @@ __global__ void __launch_bounds__(kWarp* kRowWarps)
   }
 }
 
-// store(c, sum_{k >= c} v_k t(k, c)): a warp to a column.
+// store(c, sum_k v_k t(k, c)): a warp to a column.
 template <class D, class Store>
 __global__ void __launch_bounds__(kWarp* kColumnWarps)
-    column_sums_kernel(int n, const D* t, Size ldt, const D* v, Size stride, Store store) {
+    column_sums_kernel(int n, Triangle<D> t, const D* v, Size stride, Store store) {
   constexpr int batch = 8;
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
   const int c = static_cast<int>(blockIdx.x) * kColumnWarps + static_cast<int>(threadIdx.x) / kWarp;
   if (c >= n) {
     return;
   }
+  const int end = t.upper ? c + 1 : n;
   D sum{};
-  for (int first = c; first < n; first += batch * kWarp) {
+  for (int first = t.upper ? 0 : c; first < end; first += batch * kWarp) {
     D x[batch];
 #pragma unroll
     for (int u = 0; u < batch; ++u) {
-      const int k = first + lane + u * kWarp;
-      x[u] = k < n ? t[k + c * ldt] : D{};
+      x[u] = t.at(first + lane + u * kWarp, c, n);
     }
 #pragma unroll
     for (int u = 0; u < batch; ++u) {
       const int k = first + lane + u * kWarp;
-      if (k < n) {
+      if (k < end) {
         sum = sum + v[k * stride] * x[u];
       }
     }
@@ -101,25 +118,25 @@ __global__ void __launch_bounds__(kWarp* kColumnWarps)
   }
 }
 
-// store(c, (v op(T))_c) for a lower triangle T.
+// store(c, (v op(T))_c)
 template <class D, class Store>
-void triangle_product(CudaLane& lane, Op op, Size n, const D* t, Size ldt, const D* v, Size stride,
+void triangle_product(CudaLane& lane, Op op, Size n, const Triangle<D>& t, const D* v, Size stride,
                       Store store) {
   const int count = narrow(n);
   const auto row_blocks = static_cast<unsigned>(ceil_div(n, kWarp));
   const auto column_blocks = static_cast<unsigned>(ceil_div(n, kColumnWarps));
   switch (op) {
     case Op::none:
-      column_sums_kernel<<<column_blocks, kWarp * kColumnWarps, 0, lane.stream()>>>(
-          count, t, ldt, v, stride, store);
+      column_sums_kernel<<<column_blocks, kWarp * kColumnWarps, 0, lane.stream()>>>(count, t, v,
+                                                                                    stride, store);
       break;
     case Op::transpose:
       row_sums_kernel<false>
-          <<<row_blocks, kWarp * kRowWarps, 0, lane.stream()>>>(count, t, ldt, v, stride, store);
+          <<<row_blocks, kWarp * kRowWarps, 0, lane.stream()>>>(count, t, v, stride, store);
       break;
     case Op::conj_transpose:
       row_sums_kernel<true>
-          <<<row_blocks, kWarp * kRowWarps, 0, lane.stream()>>>(count, t, ldt, v, stride, store);
+          <<<row_blocks, kWarp * kRowWarps, 0, lane.stream()>>>(count, t, v, stride, store);
       break;
   }
   JAXMG_CUDA_CHECK(cudaGetLastError());
@@ -128,25 +145,30 @@ void triangle_product(CudaLane& lane, Op op, Size n, const D* t, Size ldt, const
 }  // namespace
 
 template <class T>
-void solve_vector(CudaLane& lane, Op op, Size n, const T* l, Size ldl, const T* x, Size ldx, T* b,
-                  Size stride, T* work) {
+void solve_vector(CudaLane& lane, Uplo uplo, Op op, Diag diag, Size n, const T* a, Size lda,
+                  const T* x, Size ldx, T* b, Size stride, T* work) {
   using D = DeviceType<T>;
+  const bool upper = uplo == Uplo::upper;
+  const Op op_x = !upper ? op : op == Op::none ? Op::transpose : Op::none;
+  const Triangle<D> inverse = {on_device(x), ldx, false, false};
+  const Triangle<D> triangle = {on_device(a), lda, upper, diag == Diag::unit};
   D* const right = on_device(b);
   D* const y = on_device(work);
   D* const r = on_device(static_cast<T*>(lane.scratch(n * static_cast<Size>(sizeof(T)))));
-  triangle_product(lane, op, n, on_device(x), ldx, static_cast<const D*>(right), stride,
+  triangle_product(lane, op_x, n, inverse, static_cast<const D*>(right), stride,
                    [=] __device__(int c, D sum) { y[c] = sum; });
-  triangle_product(lane, op, n, on_device(l), ldl, static_cast<const D*>(y), Size{1},
+  triangle_product(lane, op, n, triangle, static_cast<const D*>(y), Size{1},
                    [=] __device__(int c, D sum) {
                      const D b_c = right[c * stride];
                      r[c] = b_c + element<D>(decltype(real_part(D{})){-1}) * sum;
                    });
-  triangle_product(lane, op, n, on_device(x), ldx, static_cast<const D*>(r), Size{1},
+  triangle_product(lane, op_x, n, inverse, static_cast<const D*>(r), Size{1},
                    [=] __device__(int c, D sum) { right[c * stride] = y[c] + sum; });
 }
 
-#define JAXMG_INSTANTIATE(T) \
-  template void solve_vector<T>(CudaLane&, Op, Size, const T*, Size, const T*, Size, T*, Size, T*);
+#define JAXMG_INSTANTIATE(T)                                                                     \
+  template void solve_vector<T>(CudaLane&, Uplo, Op, Diag, Size, const T*, Size, const T*, Size, \
+                                T*, Size, T*);
 JAXMG_INSTANTIATE(float)
 JAXMG_INSTANTIATE(double)
 JAXMG_INSTANTIATE(std::complex<float>)

@@ -5,10 +5,11 @@
 
 namespace jaxmg::tile {
 
-// b <- b inv(op(L)), a row of n elements `stride` apart; x: the inverse of the lower triangle L.
-// What is above L's diagonal is not read. work: n elements. Uses as much of the lane's scratch.
+// b <- b inv(op(A)), a row of n elements `stride` apart, with the triangle `uplo` of a, whose other
+// half is not read, and x the inverse of the lower triangle A, or of A^T if A is an upper one (op
+// is then none or transpose). work: n elements. Uses as much of the lane's scratch.
 template <class T>
-void solve_vector(CudaLane& lane, Op op, Size n, const T* l, Size ldl, const T* x, Size ldx, T* b,
-                  Size stride, T* work);
+void solve_vector(CudaLane& lane, Uplo uplo, Op op, Diag diag, Size n, const T* a, Size lda,
+                  const T* x, Size ldx, T* b, Size stride, T* work);
 
 }  // namespace jaxmg::tile

@@ -90,6 +90,7 @@ class Problem final : public Library {
   template <class Calls>
   void guarded(const Calls& calls) {
     const std::lock_guard lock(devices_->busy());
+    const OwnState state;
     try {
       calls();
     } catch (...) {

@@ -42,7 +42,17 @@ void Devices::give_up(const std::shared_ptr<Devices>& devices) {
   std::erase_if(registry().made, [&](const auto& entry) { return entry.second == devices; });
 }
 
+OwnState::OwnState() {
+  JAXMG_CUDA_CHECK(cudaGetDevice(&device_));
+}
+
+OwnState::~OwnState() {
+  cudaSetDevice(device_);
+  cudaGetLastError();
+}
+
 Devices::Devices(std::vector<int> devices) : devices_(std::move(devices)), mg_(CusolverMg::get()) {
+  const OwnState state;
   try {
     JAXMG_CUDA_CHECK(mg_.create(&handle_));
     const int number = narrow(count());

@@ -47,6 +47,19 @@ class Devices {
   std::mutex busy_;
 };
 
+// While the library works for this thread: what it changes of the thread's CUDA state, the current
+// device and the last error (as of peer access that is there already), is as before afterwards.
+class OwnState {
+ public:
+  OwnState();
+  ~OwnState();
+  OwnState(const OwnState&) = delete;
+  OwnState& operator=(const OwnState&) = delete;
+
+ private:
+  int device_ = 0;
+};
+
 // A matrix of whole columns in tiles of columns.
 class Description {
  public:
