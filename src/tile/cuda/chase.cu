@@ -9,8 +9,6 @@
 // last, so that they are loaded ahead of the wait for it. Waiting for that, fetching the last row,
 // and telling the next sweep, each of which takes a memory's answer, are the work of two more
 // warps.
-#include <limits>
-
 #include "tile/cuda/chase_threads.h"
 #include "tile/cuda/cuda.h"
 #include "tile/cuda/launch.h"
