@@ -228,8 +228,6 @@ void time_type(int devices, Size n, Size tile) {
   });
 }
 
-}  // namespace
-
 // Merges so large that the host is asked for the numbers of their poles.
 void check_large(int devices) {
   Group group("eigenproblems with large merges");
@@ -247,6 +245,8 @@ void check_large(int devices) {
   expect_decomposes(group, "laplacian", laplacian,
                     solve_whole<double>(laplacian, devices, 2, 0, {true, 0, 1100}), 0);
 }
+
+}  // namespace
 
 void check_eigen(int devices) {
   check_type<float>(devices);
