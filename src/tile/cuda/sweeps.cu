@@ -183,7 +183,8 @@ __device__ void apply_block(double (&window)[2 * Q][4], const double* p) {
   }
 }
 
-// The blocks of every `stride`-th pass in the order of use, copied ahead by all threads together.
+// The blocks of passes from `pass` down to `last` in the order of use, copied ahead by all threads
+// together.
 template <int Q, bool Complex, int Slots>
 class BlockRing {
  public:
@@ -191,9 +192,9 @@ class BlockRing {
   static constexpr std::size_t kBytes =
       static_cast<std::size_t>(Slots) * Block::kSize * sizeof(double);
 
-  __device__ BlockRing(const SweepPasses& passes, Size pass, int stride, const double* packed,
+  __device__ BlockRing(const SweepPasses& passes, Size pass, Size last, const double* packed,
                        double* slots)
-      : passes_(passes), packed_(packed), slots_(slots), pass_(pass), stride_(stride) {
+      : passes_(passes), packed_(packed), slots_(slots), pass_(pass), last_(last) {
     for (int i = 0; i < Slots - 1; ++i) {
       copy_next();
     }
@@ -210,7 +211,7 @@ class BlockRing {
 
  private:
   __device__ void copy_next() {
-    if (pass_ >= 0) {
+    if (pass_ >= last_) {
       const double* const source = packed_ + passes_.block(pass_, half_, step_) * Block::kSize;
       double* const target = slots_ + written_ * Block::kSize;
       for (int x = 2 * static_cast<int>(threadIdx.x); x < Block::kSize; x += 2 * blockDim.x) {
@@ -222,7 +223,7 @@ class BlockRing {
         half_ = 1;
         if (++step_ >= passes_.steps_of(pass_)) {
           step_ = 0;
-          pass_ -= stride_;
+          --pass_;
         }
       }
     }
@@ -233,8 +234,7 @@ class BlockRing {
   const SweepPasses& passes_;
   const double* packed_;
   double* slots_;
-  Size pass_, step_ = 0;
-  int stride_;
+  Size pass_, last_, step_ = 0;
   int half_ = 1;
   int written_ = 0, read_ = 0;
 };
@@ -249,11 +249,11 @@ struct PassFlags {
 // One pass beside others.
 class PassTurn {
  public:
-  __device__ PassTurn(const PassFlags& flags, Size pass, Size passes, Size columns, Size column)
+  __device__ PassTurn(const PassFlags& flags, Size pass, Size top, Size columns, Size column)
       : failed_(flags.failed) {
     if (flags.done != nullptr) {
       own_ = flags.done + pass * columns + column;
-      before_ = pass + 1 < passes ? own_ + columns : nullptr;
+      before_ = pass < top ? own_ + columns : nullptr;
     }
   }
   // Until the pass before has done so many steps.
@@ -319,20 +319,22 @@ __device__ void pass_step(const Columns<S>& columns, Ring& ring, PassTurn& turn,
   }
 }
 
-// Block `stride` c + h takes the h-th of every `stride` passes over the c-th set of columns.
+// Passes top, top - 1, ... over all columns: one for each of `together` > 1 blocks of a set of
+// columns, which run at once, or all down to 0 for one block. A block waits for one with a smaller
+// number only.
 template <int Q, int Slots, class S>
 __global__ void __launch_bounds__(32 * kMostWarps, 1)
-    apply_sweeps_kernel(SweepPasses passes, int stride, PassFlags flags, const double* packed, S* x,
-                        Size ldx, Size columns) {
+    apply_sweeps_kernel(SweepPasses passes, Size top, int together, PassFlags flags,
+                        const double* packed, S* x, Size ldx, Size columns) {
   extern __shared__ double slots[];
-  const Size set = blockIdx.x / stride, sets = gridDim.x / stride, count = passes.count();
-  const Size first = count - 1 - blockIdx.x % stride;
+  const Size set = blockIdx.x / together, sets = gridDim.x / together;
+  const Size first = top - blockIdx.x % together, last = together > 1 ? first : 0;
   const Size warp = set * (blockDim.x / 32) + threadIdx.x / 32;
   const Columns<S> mine(x, ldx, passes.batch.n, columns, warp * Columns<S>::kWidth);
-  BlockRing<Q, Columns<S>::kComplex, Slots> ring(passes, first, stride, packed, slots);
+  BlockRing<Q, Columns<S>::kComplex, Slots> ring(passes, first, last, packed, slots);
   double window[2 * Q][4];
-  for (Size pass = first; pass >= 0; pass -= stride) {
-    PassTurn turn(flags, pass, count, sets, set);
+  for (Size pass = first; pass >= last; --pass) {
+    PassTurn turn(flags, pass, top, sets, set);
     const Size begin = passes.begin(pass), steps = passes.steps_of(pass);
     turn.await(1);
 #pragma unroll
@@ -386,10 +388,14 @@ void launch_sweeps(CudaLane& lane, const SweepPasses& passes, const SweepGrid& g
   }
   const auto kernel = apply_sweeps_kernel<Q, Slots, D>;
   allow_shared_memory(kernel, bytes);
-  kernel<<<static_cast<unsigned>(sets * grid.together), static_cast<unsigned>(32 * grid.warps),
-           bytes, lane.stream()>>>(passes, static_cast<int>(grid.together), flags, packed, x, ldx,
-                                   columns);
-  JAXMG_CUDA_CHECK(cudaGetLastError());
+  for (Size left = passes.count(); left > 0; left = grid.together > 1 ? left - grid.together : 0) {
+    const Size together = std::min(left, grid.together);
+    kernel<<<static_cast<unsigned>(sets * together), static_cast<unsigned>(32 * grid.warps), bytes,
+             lane.stream()>>>(passes, left - 1, static_cast<int>(together),
+                              together > 1 ? flags : PassFlags{nullptr, numbers}, packed, x, ldx,
+                              columns);
+    JAXMG_CUDA_CHECK(cudaGetLastError());
+  }
   if (grid.together > 1) {
     for_each(lane, 1, 1, [=] __device__(Size, Size) {
       if (*numbers != 0 && info->kind == 0) {
