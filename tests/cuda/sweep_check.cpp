@@ -189,11 +189,26 @@ void time_type(GpuRank& gpu, Size n, Size columns) {
   }
 }
 
+// Memory for the libraries of a rank's lanes, which may have been given another that is gone.
+class LibraryMemory {
+ public:
+  explicit LibraryMemory(GpuRank& gpu)
+      : bytes_(gpu.context.lanes().library_bytes(DType::c128, tile_)), memory_(bytes_) {
+    gpu.context.prepare(DType::f64, tile::Kernels::common);
+    gpu.context.lanes().bind(memory_.get(), bytes_, DType::c128, tile_);
+  }
+
+ private:
+  static constexpr Size tile_ = 64;
+  Size bytes_;
+  DeviceArray<char> memory_;
+};
+
 }  // namespace
 
 void check_sweeps() {
   run_gpu_ranks(1, 1, true, [](GpuRank& gpu) {
-    gpu.context.prepare(DType::f64, tile::Kernels::common);
+    const LibraryMemory library(gpu);
     check_type<double>(gpu);
     check_type<float>(gpu);
     check_type<std::complex<double>>(gpu);
@@ -203,7 +218,7 @@ void check_sweeps() {
 
 void time_sweeps(Size n, const std::string& type, Size columns) {
   run_gpu_ranks(1, 1, true, [&](GpuRank& gpu) {
-    gpu.context.prepare(DType::f64, tile::Kernels::common);
+    const LibraryMemory library(gpu);
     type == "f32"    ? time_type<float>(gpu, n, columns)
     : type == "c64"  ? time_type<std::complex<float>>(gpu, n, columns)
     : type == "c128" ? time_type<std::complex<double>>(gpu, n, columns)
