@@ -48,7 +48,7 @@ class Eigensolver {
       : rank_(rank),
         lane_(rank.lanes.update),
         dist_(rank.plan.distribution()),
-        groups_(dist_.size(), dist_.tile_size(), dist_.ranks()),
+        groups_(rank.plan),
         n_(dist_.size()),
         own_(dist_.local_size(rank.comm.rank())),
         wanted_(wanted),
@@ -106,7 +106,7 @@ class Eigensolver {
     BandReduction<Device, T>(rank_, dist_, a_).run();
     std::vector<double> d, e;
     stage("chase");
-    chase_band<Device, T>(rank_, groups_, n_, b, wanted_.vectors, d, e);
+    chase_band<Device, T>(rank_, groups_, n_, b, wanted_.vectors, d, e, info_);
     // Parts of a device that have waited for each other in vain leave NaN.
     const auto finite = [](double x) { return std::isfinite(x); };
     if (!std::ranges::all_of(d, finite) || !std::ranges::all_of(e, finite)) {
@@ -187,7 +187,7 @@ class Eigensolver {
       Device::template widen<T>(lane_, n_ * held, split_rows, z);
     }
     stage("sweeps backwards");
-    SweepBackTransformation<Device, T>(rank_, z, held).apply(groups_);
+    SweepBackTransformation<Device, T>(rank_, groups_, z, held, info_).apply();
     stage("panels backwards");
     PanelBackTransformation<Device, T>(rank_, dist_, a_, z, held).apply();
     stage("transposition");

@@ -202,10 +202,13 @@ Size orthonormal_rows(const PlanRequest& request, Size tile);
 // Elements per rank for a QR factorisation of m x n: a tile x width triangle for each panel.
 Size qr_aux_count(Size m, Size n, Size tile);
 
-// Sweeps of bulge chasing in a band of half width b that are kept and applied together, and groups
-// of them that are carried out before their reflectors are sent on.
+// Sweeps of bulge chasing in a band of half width b that are applied together, and groups of them
+// that travel together.
 Size sweep_group(Size b);
-Size sweep_batch(Platform platform);
+Size sweep_panel_groups(Platform platform, Size n);
+// Elements that a GPU makes of the reflectors of one such panel, of a matrix of order n, in order
+// to apply them.
+Size packed_sweep_panel(DType type, Size n, Size b);
 // Tiles by which an eigenproblem's matrix of which a triangle is given is made whole.
 Size mirror_tile(Size rows);
 

@@ -228,6 +228,24 @@ void time_type(int devices, Size n, Size tile) {
   });
 }
 
+// Merges so large that the host is asked for the numbers of their poles.
+void check_large(int devices) {
+  Group group("eigenproblems with large merges");
+  const auto random = random_hermitian<double>(1201, 4);
+  for (const int ranks : {1, 2}) {
+    const std::string name = "random, ranks " + std::to_string(ranks);
+    expect_decomposes(group, name, random,
+                      solve_whole<double>(random, devices, ranks, 0, {true, 0, 1201}), 0);
+  }
+  expect_decomposes(group, "random, some vectors", random,
+                    solve_whole<double>(random, devices, 2, 0, {true, 700, 80}), 700);
+  const auto laplacian = from_entries<double>(1100, [](Size i, Size j) {
+    return i == j ? 2.0 : i == j + 1 ? -1.0 : 0.0;
+  });
+  expect_decomposes(group, "laplacian", laplacian,
+                    solve_whole<double>(laplacian, devices, 2, 0, {true, 0, 1100}), 0);
+}
+
 }  // namespace
 
 void check_eigen(int devices) {
@@ -235,6 +253,7 @@ void check_eigen(int devices) {
   check_type<double>(devices);
   check_type<std::complex<float>>(devices);
   check_type<std::complex<double>>(devices);
+  check_large(devices);
 }
 
 void time_eigen(int devices, Size n, const std::string& type, Size tile) {
