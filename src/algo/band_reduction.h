@@ -2,27 +2,33 @@
 // Householder reduction, stage 1 of the eigensolver.
 //
 // Read column-major, a rank's shard holds columns of M = A^T = conj(A) (see cholesky.h). In the
-// elimination order P, which balances the load and moves nothing,
+// elimination order P, which balances the load and in which all ranks put the rows of their columns
+// first,
 //
 //   P M P^T = Q B Q^H,    Q = Q_0 Q_1 ...,    Q_k = I - V_k T_k V_k^H
 //
 // Panel k has the columns of tile k, which begin at position c. Its rows from position c + b on are
-// Q_k R. With V and T sent to all ranks, each applies Q_k^H from the left and Q_k from the right to
-// its own columns at such positions (sums over the rows at positions c + b and later):
+// Q_k R. Several panels form a block, within which M is left as it was at the block's beginning:
+// with X = [V_0 W_0 V_1 W_1 ...] of the block's panels so far, and X' = [W_0 V_0 W_1 V_1 ...], the
+// matrix is M - X X'^H. For the next panel,
 //
-//   Z = M V             each rank the rows that are its columns, since M is Hermitian; all-gather
-//   W = Z T - V (T^H V^H Z T) / 2
-//   M <- M - V W^H - W V^H
+//   its columns <- M - X X'^H, then their QR
+//   Z = M V - X' (X^H V)       each rank the rows that are its columns, as M is Hermitian;
+//   all-gather W = Z T - V (T^H V^H Z T) / 2
 //
-// V_k stays in the place of the panel, T_k on every rank (n b elements in all). LAPACK:
-// xSYTRD_SY2SB.
+// and M <- M - X X'^H at the end of the block, one product with a long inner dimension. T comes
+// from V^H V, which is part of X^H V, and the scalars of the reflectors.
+//
+// V_k stays in the place of the panel, the scalars on every rank. LAPACK: xSY2SB; Dongarra,
+// Sorensen, Hammarling: Block reduction of matrices to condensed forms (1989), for the delayed
+// update.
 #pragma once
 
 #include <algorithm>
-#include <vector>
 
 #include "algo/elimination_rows.h"
 #include "algo/rank.h"
+#include "algo/row_order.h"
 #include "core/distribution.h"
 #include "tile/device.h"
 
@@ -48,220 +54,297 @@ inline ReflectorPanel reflector_panel(const Distribution& dist, Step k) {
   return panel;
 }
 
+// Panels from k on, `most` at the most, of which each begins where the one before has left off.
+inline Size reflector_block(const Distribution& dist, Step k, Size most) {
+  Size count = 1;
+  for (Step s = k; count < most && *s + 1 < dist.steps(); ++s, ++count) {
+    const Size b = dist.tile_size();
+    if (reflector_panel(dist, s).count < b || dist.rows(dist.tile(Step(*s + 1))) < b) {
+      break;
+    }
+  }
+  return count;
+}
+
 template <class Device, class T>
 class BandReduction {
  public:
   BandReduction(Rank<Device>& rank, const Distribution& dist, T* a)
       : rank_(rank),
         lane_(rank.lanes.update),
+        panel_lane_(rank.lanes.panel),
         dist_(dist),
         rows_(dist),
         me_(rank.comm.rank()),
         n_(dist.size()),
         b_(dist.tile_size()),
+        group_(rank.plan.group()),
         own_(dist.local_size(me_)),
-        begin_(own_ > 0 ? *dist.global(me_, LocalIndex(0)) : 0),
         a_(a),
-        left_(get(Buffer::reflector_rows)),
-        right_(get(Buffer::reflector_own_rows)),
+        x_(get(Buffer::reflector_rows)),
+        x_own_(get(Buffer::reflector_own_rows)),
         z_(get(Buffer::product_rows)),
         z_own_(get(Buffer::product_own_rows)),
         panel_(get(Buffer::panel_even)),
-        factors_(get(Buffer::reflector_factors)),
+        scalars_(get(Buffer::reflector_factors)),
         blocks_(get(Buffer::small_blocks)),
         band_(get(Buffer::band)) {}
 
-  // a <- reflectors. The band, A_ij at band[i - j + 2 b j], is left on rank 0.
+  // a <- reflectors, with rows in the order of elimination. The band, A_ij at
+  // band[i - j + 2 b j], is left on rank 0.
   void run() {
+    stage("order of rows");
+    reorder_rows<Device, T>(lane_, dist_, RowOrder::elimination, own_, a_, x_, 2 * b_ * n_);
     Device::template fill<T>(lane_, 2 * b_, n_, T(0), T(0), band_, 2 * b_);
-    for (Step k(0); *k < dist_.steps(); ++k) {
-      Watch watch(rank_.observer, me_, Observer::Task::panel, *k, dist_.steps());
-      step(reflector_panel(dist_, k), factors_ + *k * b_ * b_);
+    for (Size k = 0; k < dist_.steps();) {
+      const Size end = k + reflector_block(dist_, Step(k), group_);
+      used_ = 0;
+      ReflectorPanel p;
+      for (; k < end; ++k) {
+        Watch watch(rank_.observer, me_, Observer::Task::update, k, dist_.steps());
+        p = reflector_panel(dist_, Step(k));
+        step(p);
+      }
+      stage("updates");
+      update(p.first);
     }
+    stage("band");
     auto gathered = rank_.comm.reduce(lane_, band_, 2 * b_ * n_, dtype_of<T>, Reduction::sum, 0);
     lane_.wait(gathered);
   }
 
  private:
+  void stage(const char* name) { rank_.observer.stage(me_, name); }
   T* get(Buffer buffer) const { return rank_.workspace.template get<T>(buffer); }
   T* column(LocalTile t) const { return a_ + *dist_.begin(t) * n_; }
-  // Columns of small_blocks: R, two products, the top of a panel (2 b rows).
+  // R, T, products; the top of a panel takes the last two.
   T* block(Size i) const { return blocks_ + i * b_ * b_; }
+  T* top() const { return block(4); }
+  // X^H V, 2 group b x b
+  T* products() const { return block(6); }
+  Size products_ld() const { return 2 * group_ * b_; }
 
-  void step(const ReflectorPanel& p, T* t) {
+  void step(const ReflectorPanel& p) {
     const bool mine = p.tile.rank == me_;
+    stage("panel QR");
     if (mine) {
-      factor(p, t);
+      factor(p);
     }
     if (p.count == 0) {
+      store(p);
       return;
     }
-    T* const columns = mine ? column(p.tile.local) : panel_;
-    Message message{columns, columns};
-    auto sent = rank_.comm.publish(lane_, message, n_ * p.width, dtype_of<T>, p.tile.rank);
-    auto sent_factor = rank_.comm.broadcast(lane_, t, b_ * b_, dtype_of<T>, p.tile.rank);
+    stage("panel sent");
+    const Size height = n_ - p.begin;
+    Message message{panel_, panel_};
+    auto sent = rank_.comm.publish(lane_, message, height * p.width, dtype_of<T>, p.tile.rank);
+    store(p);
     if (!mine) {
       lane_.wait(sent);
     }
-    lane_.wait(sent_factor);
-    const auto ranges = rows_.from(p.first);
-    // V^H, so that rows of the matrix are columns here and lie together.
-    const T* const v = static_cast<const T*>(mine ? columns : message.view);
-    for (const RowRange& r : ranges) {
-      Device::template transpose<T>(lane_, r.count, p.count, v + *r.begin, n_,
-                                    left_ + *r.begin * 2 * b_, 2 * b_, true);
-    }
+    const T* const panel = static_cast<const T*>(mine ? panel_ : message.view);
+    T* const v = x_ + used_ * n_ + p.first;
+    Device::template copy<T>(lane_, n_ - p.first, p.count, panel + b_, height, v, n_);
+    Device::template copy<T>(lane_, 1, p.count, panel, height, scalars_ + p.begin, 1);
     if (!mine) {
       sent.release();
     }
-    update_between(p, t, ranges);
-    multiply(p, ranges);
-    complete(p, t, ranges);
-    update(p, ranges);
+    // Beside the product with the matrix.
+    panel_lane_.wait(lane_.record());
+    triangular_factor(p, v);
+    const auto factored = panel_lane_.record();
+    stage("matrix times panel");
+    multiply(p, v);
+    lane_.wait(factored);
+    correct(p);
+    update_between(p, v);
     if (mine) {
-      lane_.wait(sent);
+      lane_.wait(sent);  // the panel's memory is used again
+    }
+    stage("all-gather");
+    gather(p);
+    stage("corrections");
+    complete(p, v);
+    used_ += 2 * p.count;
+  }
+
+  // The panel's QR. panel_ <- the panel from its first position on, with the scalars of the
+  // reflectors in its first row.
+  void factor(const ReflectorPanel& p) {
+    T* const columns = column(p.tile.local) + p.begin;
+    const Size height = n_ - p.begin;
+    Device::template copy<T>(lane_, height, p.width, columns, n_, panel_, height);
+    Device::template gemm<T>(lane_, Op::none, Op::conj_transpose, height, p.width, used_, T(-1),
+                             x_ + p.begin, n_, x_own_ + *dist_.begin(p.tile.local), own_, T(1),
+                             panel_, height);
+    Device::template copy<T>(lane_, std::min(b_, height), p.width, panel_, height, top(), 2 * b_);
+    if (p.count > 0) {
+      T* const scalars = scalars_ + p.begin;
+      Device::template householder_panel<T>(
+          lane_, height - b_, p.width, panel_ + b_, height, block(0), b_, scalars,
+          rank_.workspace.template get<double>(Buffer::eigen_work));
+      Device::template copy<T>(lane_, 1, p.count, scalars, 1, panel_, height);
     }
   }
 
-  // The panel's QR, and its part of the band.
-  void factor(const ReflectorPanel& p, T* t) {
-    T* const columns = column(p.tile.local);
-    T* const top = block(3);
-    const Size rows = std::min(b_, n_ - p.begin);
-    for (const auto& piece : rows_.between(p.begin, p.begin + rows)) {
-      Device::template copy<T>(lane_, piece.count, p.width, columns + *piece.row, n_,
-                               top + (piece.position - p.begin), 2 * b_);
+  // The owner keeps the reflectors in the panel's place, and the panel's part of the band.
+  void store(const ReflectorPanel& p) {
+    if (p.tile.rank != me_) {
+      return;
     }
+    const Size height = n_ - p.begin, rows = std::min(b_, height);
     if (p.count > 0) {
-      // The rows of R first, in the order of elimination, then all others.
-      const Size m = n_ - p.first;
-      const auto pivots = rows_.between(p.first, p.first + p.count);
-      const auto rest = rows_.from(p.first + p.count);
-      for (const auto& piece : pivots) {
-        Device::template copy<T>(lane_, piece.count, p.width, columns + *piece.row, n_,
-                                 panel_ + (piece.position - p.first), m);
-      }
-      for (const RowRange& r : rest) {
-        Device::template copy<T>(lane_, r.count, p.width, columns + *r.begin, n_,
-                                 panel_ + p.count + r.packed, m);
-      }
-      Device::template fill<T>(lane_, b_ * b_, 1, T(0), T(0), t, b_ * b_);
-      Device::template householder_panel<T>(
-          lane_, m, p.width, panel_, m, block(0), b_, t, b_,
-          rank_.workspace.template get<double>(Buffer::eigen_work));
-      for (const auto& piece : pivots) {
-        Device::template copy<T>(lane_, piece.count, p.count, panel_ + (piece.position - p.first),
-                                 m, columns + *piece.row, n_);
-      }
-      for (const RowRange& r : rest) {
-        Device::template copy<T>(lane_, r.count, p.count, panel_ + p.count + r.packed, m,
-                                 columns + *r.begin, n_);
-      }
-      Device::template copy<T>(lane_, p.count, p.width, block(0), b_, top + b_, 2 * b_);
+      Device::template copy<T>(lane_, height - b_, p.count, panel_ + b_, height,
+                               column(p.tile.local) + p.first, n_);
+      Device::template copy<T>(lane_, p.count, p.width, block(0), b_, top() + b_, 2 * b_);
     }
-    Device::template store_band<T>(lane_, rows + p.count, p.width, b_, top, 2 * b_,
+    Device::template store_band<T>(lane_, rows + p.count, p.width, b_, top(), 2 * b_,
                                    band_ + p.begin * 2 * b_, 2 * b_);
   }
 
+  // products <- [X V]^H V, block(1) <- T
+  void triangular_factor(const ReflectorPanel& p, const T* v) {
+    Device::template gemm<T>(panel_lane_, Op::conj_transpose, Op::none, used_ + p.count, p.count,
+                             n_ - p.first, T(1), x_ + p.first, n_, v, n_, T(0), products(),
+                             products_ld());
+    Device::template reflector_factor<T>(panel_lane_, p.count, products() + used_, products_ld(),
+                                         scalars_ + p.begin, block(1), b_);
+  }
+
   // Own columns at positions between the panel's end and the first reduced row, which there are if
-  // the panel is narrower than b: M <- Q^H M there.
-  void update_between(const ReflectorPanel& p, const T* t, const std::vector<RowRange>& ranges) {
+  // the panel is narrower than b and alone in its block: M <- Q^H M there.
+  void update_between(const ReflectorPanel& p, const T* v) {
     const Size from = rows_.first_local(me_, p.begin + p.width);
-    const Size count = rows_.first_local(me_, p.first) - from;
-    if (count <= 0) {
+    const Size columns = rows_.first_local(me_, p.first) - from;
+    T* const m = a_ + from * n_ + p.first;
+    const Size rows = n_ - p.first;
+    Device::template gemm<T>(lane_, Op::conj_transpose, Op::none, p.count, columns, rows, T(1), v,
+                             n_, m, n_, T(0), block(2), b_);
+    Device::template gemm<T>(lane_, Op::conj_transpose, Op::none, p.count, columns, p.count, T(1),
+                             block(1), b_, block(2), b_, T(0), block(3), b_);
+    Device::template gemm<T>(lane_, Op::none, Op::none, rows, columns, p.count, T(-1), v, n_,
+                             block(3), b_, T(1), m, n_);
+  }
+
+  // z_own <- own rows of M V
+  void multiply(const ReflectorPanel& p, const T* v) {
+    const Size from = rows_.first_local(me_, p.first);
+    Device::template gemm<T>(lane_, Op::conj_transpose, Op::none, own_ - from, p.count,
+                             n_ - p.first, T(1), a_ + from * n_ + p.first, n_, v, n_, T(0),
+                             own_product(p), own_ld(p));
+  }
+
+  // z_own <- z_own - X' (X^H V)
+  void correct(const ReflectorPanel& p) {
+    const Size from = rows_.first_local(me_, p.first);
+    Device::template gemm<T>(lane_, Op::none, Op::none, own_ - from, p.count, used_, T(-1),
+                             x_own_ + from, own_, products(), products_ld(), T(1), own_product(p),
+                             own_ld(p));
+  }
+
+  // Alone, a rank needs no gathering.
+  T* own_product(const ReflectorPanel& p) const {
+    return rank_.comm.size() == 1 ? z_ + p.first : z_own_;
+  }
+  Size own_ld(const ReflectorPanel& p) const {
+    return rank_.comm.size() == 1 ? n_ : most_rows(p.first);
+  }
+  // The most rows at position `first` or later that a rank has.
+  Size most_rows(Size first) const {
+    Size most = 0;
+    for (int r = 0; r < dist_.ranks(); ++r) {
+      most = std::max(most, dist_.local_size(r) - rows_.first_local(r, first));
+    }
+    return most;
+  }
+
+  // z <- the ranks' rows in the order of elimination
+  void gather(const ReflectorPanel& p) {
+    if (rank_.comm.size() == 1) {
       return;
     }
-    T* const columns = a_ + from * n_;
-    sum_over(ranges, [&](const RowRange& r, T beta) {
-      Device::template gemm<T>(lane_, Op::none, Op::none, p.count, count, r.count, T(1),
-                               left_ + *r.begin * 2 * b_, 2 * b_, columns + *r.begin, n_, beta,
-                               z_own_, b_);
-    });
-    Device::template gemm<T>(lane_, Op::conj_transpose, Op::none, p.count, count, p.count, T(1), t,
-                             b_, z_own_, b_, T(0), right_, 2 * b_);
-    for (const RowRange& r : ranges) {
-      Device::template gemm<T>(lane_, Op::conj_transpose, Op::none, r.count, count, p.count, T(-1),
-                               left_ + *r.begin * 2 * b_, 2 * b_, right_, 2 * b_, T(1),
-                               columns + *r.begin, n_);
+    const Size ld = own_ld(p), count = ld * p.count;
+    auto gathered = rank_.comm.all_gather(lane_, z_own_, panel_, count, dtype_of<T>);
+    lane_.wait(gathered);
+    for (int r = 0; r < dist_.ranks(); ++r) {
+      const Size from = rows_.first_local(r, p.first);
+      for (const LocalRun& run : rows_.runs(r, from)) {
+        Device::template copy_blocks<T>(lane_, run.rows, p.count, run.count,
+                                        panel_ + r * count + run.local - from, ld, run.rows,
+                                        z_ + run.position, n_, run.stride);
+      }
     }
   }
 
-  // Z^H = V^H M, everybody's columns.
-  void multiply(const ReflectorPanel& p, const std::vector<RowRange>& ranges) {
-    const Size from = rows_.first_local(me_, p.first);
-    const bool alone = rank_.comm.size() == 1;
-    T* const target = alone ? z_ : z_own_;
-    sum_over(ranges, [&](const RowRange& r, T beta) {
-      Device::template gemm<T>(lane_, Op::none, Op::none, p.count, own_ - from, r.count, T(1),
-                               left_ + *r.begin * 2 * b_, 2 * b_, a_ + from * n_ + *r.begin, n_,
-                               beta, target + from * b_, b_);
-    });
-    if (!alone) {
-      auto gathered = rank_.comm.all_gather(lane_, z_own_, z_, b_ * dist_.capacity(), dtype_of<T>);
-      lane_.wait(gathered);
-    }
-  }
-
-  // W^H = T^H Z^H - S V^H / 2 with S = T^H (V^H Z) T, below V^H in `left`; and the own columns'
-  // part, the other way round, in `right`.
-  void complete(const ReflectorPanel& p, const T* t, const std::vector<RowRange>& ranges) {
-    const Size k = p.count, ld = 2 * b_;
-    sum_over(ranges, [&](const RowRange& r, T beta) {
-      Device::template gemm<T>(lane_, Op::none, Op::conj_transpose, k, k, r.count, T(1),
-                               left_ + *r.begin * ld, ld, z_ + *r.begin * b_, b_, beta, block(1),
-                               b_);
-    });
-    Device::template gemm<T>(lane_, Op::conj_transpose, Op::none, k, k, k, T(1), t, b_, block(1),
+  // W = Z T - V S / 2 with S = T^H (V^H Z) T, beside V in X; own rows of both, the other way round,
+  // in X'.
+  void complete(const ReflectorPanel& p, const T* v) {
+    const Size k = p.count, rows = n_ - p.first;
+    const T* const z = z_ + p.first;
+    T* const w = x_ + (used_ + k) * n_ + p.first;
+    Device::template gemm<T>(lane_, Op::conj_transpose, Op::none, k, k, rows, T(1), v, n_, z, n_,
+                             T(0), block(2), b_);
+    Device::template gemm<T>(lane_, Op::conj_transpose, Op::none, k, k, k, T(1), block(1), b_,
+                             block(2), b_, T(0), block(3), b_);
+    Device::template gemm<T>(lane_, Op::none, Op::none, k, k, k, T(-0.5), block(3), b_, block(1),
                              b_, T(0), block(2), b_);
-    Device::template gemm<T>(lane_, Op::none, Op::none, k, k, k, T(1), block(2), b_, t, b_, T(0),
-                             block(1), b_);
-    for (const RowRange& r : ranges) {
-      T* const v = left_ + *r.begin * ld;
-      Device::template gemm<T>(lane_, Op::conj_transpose, Op::none, k, r.count, k, T(1), t, b_,
-                               z_ + *r.begin * b_, b_, T(0), v + k, ld);
-      Device::template gemm<T>(lane_, Op::none, Op::none, k, r.count, k, T(-0.5), block(1), b_, v,
-                               ld, T(1), v + k, ld);
-    }
-    const Size from = rows_.first_local(me_, p.first);
-    const T* const own = left_ + (begin_ + from) * ld;
-    Device::template copy<T>(lane_, k, own_ - from, own + k, ld, right_ + from * ld, ld);
-    Device::template copy<T>(lane_, k, own_ - from, own, ld, right_ + from * ld + k, ld);
-  }
-
-  // M <- M - [V W] [W V]^H
-  void update(const ReflectorPanel& p, const std::vector<RowRange>& ranges) {
-    const Size from = rows_.first_local(me_, p.first);
-    for (const RowRange& r : ranges) {
-      Device::template gemm<T>(lane_, Op::conj_transpose, Op::none, r.count, own_ - from,
-                               2 * p.count, T(-1), left_ + *r.begin * 2 * b_, 2 * b_,
-                               right_ + from * 2 * b_, 2 * b_, T(1), a_ + from * n_ + *r.begin, n_);
+    Device::template gemm<T>(lane_, Op::none, Op::none, rows, k, k, T(1), z, n_, block(1), b_, T(0),
+                             w, n_);
+    Device::template gemm<T>(lane_, Op::none, Op::none, rows, k, k, T(1), v, n_, block(2), b_, T(1),
+                             w, n_);
+    for (const LocalRun& run : rows_.runs(me_, rows_.first_local(me_, p.first))) {
+      for (const bool first : {true, false}) {
+        Device::template copy_blocks<T>(
+            lane_, run.rows, k, run.count, x_ + (used_ + (first ? k : 0)) * n_ + run.position, n_,
+            run.stride, x_own_ + (used_ + (first ? 0 : k)) * own_ + run.local, own_, run.rows);
+      }
     }
   }
 
-  template <class Term>
-  static void sum_over(const std::vector<RowRange>& ranges, const Term& term) {
-    T beta(0);
-    for (const RowRange& r : ranges) {
-      term(r, beta);
-      beta = T(1);
+  // M <- M - X X'^H at positions `first` and later.
+  void update(Size first) {
+    const Size from = rows_.first_local(me_, first);
+    if (first >= n_) {
+      return;
     }
+    if (rank_.comm.size() == 1) {
+      return update_triangle(first);
+    }
+    Device::template gemm<T>(lane_, Op::none, Op::conj_transpose, n_ - first, own_ - from, used_,
+                             T(-1), x_ + first, n_, x_own_ + from, own_, T(1),
+                             a_ + from * n_ + first, n_);
+  }
+
+  // The same where rows and columns are the same: the lower triangle, by block columns, and its
+  // image.
+  void update_triangle(Size first) {
+    const Size width = std::max<Size>(group_ * b_, round_up((n_ - first) / 8, b_));
+    for (Size c = first; c < n_; c += width) {
+      Device::template gemm<T>(lane_, Op::none, Op::conj_transpose, n_ - c, std::min(width, n_ - c),
+                               used_, T(-1), x_ + c, n_, x_own_ + c, own_, T(1), a_ + c * n_ + c,
+                               n_);
+    }
+    Device::template mirror<T>(lane_, n_ - first, a_ + first * n_ + first, n_);
   }
 
   Rank<Device>& rank_;
   typename Device::Lane& lane_;
+  typename Device::Lane& panel_lane_;
   const Distribution& dist_;
   EliminationRows rows_;
   int me_;
-  Size n_, b_, own_;
-  Size begin_;  // first own row
+  Size n_, b_;
+  Size group_;  // panels of a block
+  Size own_;
+  Size used_ = 0;  // columns of X
   T* a_;
-  T* left_;     // 2 b x n: V^H over W^H
-  T* right_;    // 2 b x L: W^H over V^H in the own columns
-  T* z_;        // b x (G L)
-  T* z_own_;    // b x L
-  T* panel_;    // n b
-  T* factors_;  // b x b for each panel
-  T* blocks_;   // 5 b^2
+  T* x_;        // n x 2 group b: X
+  T* x_own_;    // own x 2 group b: own rows of X'
+  T* z_;        // n x b
+  T* z_own_;    // own x b
+  T* panel_;    // n x b; all ranks' z_own
+  T* scalars_;  // n
+  T* blocks_;   // (6 + 2 group) b^2
   T* band_;     // 2 b x n
 };
 

@@ -3,10 +3,10 @@
 //   A V = V diag(w),   V^H V = I,   w ascending
 //
 // in two stages: full to band (band_reduction.h), band to tridiagonal (band_chase.h); then divide
-// and conquer (tridiagonal_vectors.h) and both stages backwards (eigenvectors.h), or bisection if
-// only the values are wanted. Nothing of the size of A is whole on one rank: A and the reflectors
-// stay where A's rows are, the tridiagonal matrix's eigenvectors are split by rows while they are
-// made and by columns afterwards.
+// and conquer (tridiagonal_vectors.h) and both stages backwards (band_eigenvectors.h,
+// dense_eigenvectors.h), or bisection if only the values are wanted. Nothing of the size of A is
+// whole on one rank: A and the reflectors stay where A's rows are, the tridiagonal matrix's
+// eigenvectors are split by rows while they are made and by columns afterwards.
 //
 // A is scaled by a power of two to a largest element of about 1, so that squares neither overflow
 // nor vanish. LAPACK: xSYEVD, xHEEVD, xSYEVR.
@@ -18,8 +18,9 @@
 #include <vector>
 
 #include "algo/band_chase.h"
+#include "algo/band_eigenvectors.h"
 #include "algo/band_reduction.h"
-#include "algo/eigenvectors.h"
+#include "algo/dense_eigenvectors.h"
 #include "algo/hermitian_probe.h"
 #include "algo/mirror.h"
 #include "algo/rank.h"
@@ -47,7 +48,7 @@ class Eigensolver {
       : rank_(rank),
         lane_(rank.lanes.update),
         dist_(rank.plan.distribution()),
-        groups_(dist_.size(), dist_.tile_size(), dist_.ranks()),
+        groups_(rank.plan),
         n_(dist_.size()),
         own_(dist_.local_size(rank.comm.rank())),
         wanted_(wanted),
@@ -58,9 +59,11 @@ class Eigensolver {
 
   void run(Triangle valid) {
     Device::reset(lane_, info_);
+    stage("scaling");
     if (n_ > 0) {
       if (valid != Triangle::whole) {
-        mirror_triangle<Device, T>(rank_, dist_,
+        const Distribution coarse(n_, dist_.ranks(), mirror_tile(dist_.capacity()));
+        mirror_triangle<Device, T>(rank_, coarse,
                                    valid == Triangle::lower ? Uplo::lower : Uplo::upper, a_);
       }
       if (scale()) {
@@ -70,6 +73,7 @@ class Eigensolver {
         solve();
       }
     }
+    stage("results");
     auto agreed = rank_.comm.agree(lane_, info_);
     lane_.wait(agreed);
     const Real<T> nan = std::numeric_limits<Real<T>>::quiet_NaN();
@@ -81,6 +85,8 @@ class Eigensolver {
   }
 
  private:
+  void stage(const char* name) { rank_.observer.stage(rank_.comm.rank(), name); }
+
   // Largest |Re| or |Im| of A to [1, 2). False, on all ranks, if A is not finite.
   bool scale() {
     const auto exponent = scale_to_unit<Device, T>(rank_, dist_, a_, info_);
@@ -99,8 +105,15 @@ class Eigensolver {
     const Size b = dist_.tile_size();
     BandReduction<Device, T>(rank_, dist_, a_).run();
     std::vector<double> d, e;
-    chase_band<Device, T>(rank_, groups_, n_, b, wanted_.vectors, d, e);
+    stage("chase");
+    chase_band<Device, T>(rank_, groups_, n_, b, wanted_.vectors, d, e, info_);
+    // Parts of a device that have waited for each other in vain leave NaN.
+    const auto finite = [](double x) { return std::isfinite(x); };
+    if (!std::ranges::all_of(d, finite) || !std::ranges::all_of(e, finite)) {
+      return Device::set_if_ok(lane_, Kind::no_convergence, n_, info_);
+    }
     if (!wanted_.vectors) {
+      stage("bisection");
       return put_values(bisect(d, e));
     }
     vectors(std::move(d), std::move(e));
@@ -150,6 +163,7 @@ class Eigensolver {
 
   void vectors(std::vector<double> d, std::vector<double> e) {
     using R = Real<T>;
+    stage("tridiagonal vectors");
     // Two places for eigenvectors of the tridiagonal matrix: one of its own, and the one where
     // those of A will be.
     T* const z = rank_.workspace.template get<T>(Buffer::eigenvectors);
@@ -163,6 +177,7 @@ class Eigensolver {
     if (wanted_.count == 0) {
       return;
     }
+    stage("transposition");
     const Distribution columns(wanted_.count, dist_.ranks(), dist_.tile_size());
     const Size held = columns.local_size(rank_.comm.rank());
     distributed_transpose<Device, R>(rank_, dist_, columns, false, split_rows,
@@ -171,10 +186,11 @@ class Eigensolver {
       Device::template copy<R>(lane_, n_, held, reinterpret_cast<R*>(z), n_, split_rows, n_);
       Device::template widen<T>(lane_, n_ * held, split_rows, z);
     }
-    BackTransformation<Device, T> back(rank_, dist_, z, held);
-    back.apply_sweeps(groups_);
-    back.to_natural_order();
-    back.apply_panels(a_);
+    stage("sweeps backwards");
+    SweepBackTransformation<Device, T>(rank_, groups_, z, held, info_).apply();
+    stage("panels backwards");
+    PanelBackTransformation<Device, T>(rank_, dist_, a_, z, held).apply();
+    stage("transposition");
     // M = conj(A) has been decomposed: V = conj(Z).
     distributed_transpose<Device, T>(rank_, columns, dist_, true, z, v_);
   }

@@ -9,17 +9,20 @@
 
 namespace jaxmg {
 
+// `count` pieces of `rows` rows of a rank, which follow each other there and lie `stride` positions
+// apart in the order of elimination.
+struct LocalRun {
+  Size local = 0;
+  Size position = 0;
+  Size rows = 0;
+  Size count = 0;
+  Size stride = 0;
+};
+
 class EliminationRows {
  public:
   // `dist` must outlive this.
   explicit EliminationRows(const Distribution& dist) : dist_(dist) {}
-
-  // Consecutive rows of the matrix at consecutive positions.
-  struct Piece {
-    GlobalIndex row;
-    Size position = 0;
-    Size count = 0;
-  };
 
   // First row of `rank` at position p or later (its local size if there is none). The rows from
   // there on are those of the rank at such positions.
@@ -36,40 +39,28 @@ class EliminationRows {
     return std::min(first, dist_.local_size(rank));
   }
 
-  // Rows at position p or later, in the order of the matrix; `packed` counts them.
-  std::vector<RowRange> from(Size p) const {
-    std::vector<RowRange> ranges;
-    Size packed = 0;
-    for (int r = 0; r < dist_.ranks(); ++r) {
-      const Size first = first_local(r, p);
-      const Size count = dist_.local_size(r) - first;
-      if (count <= 0) {
-        continue;
+  // Rows of `rank` from local row `first` on.
+  std::vector<LocalRun> runs(int rank, Size first) const {
+    std::vector<LocalRun> found;
+    const Size end = dist_.local_size(rank);
+    while (first < end) {
+      const Tile tile{rank, dist_.tile_of(LocalIndex(first))};
+      const Size skipped = first - *dist_.begin(tile.local);
+      const Size rows = dist_.rows(tile) - skipped;
+      const Size position = dist_.eliminated(dist_.step(tile)) + skipped;
+      LocalRun* const last = found.empty() ? nullptr : &found.back();
+      if (last != nullptr && last->count == 1 && last->rows == rows) {
+        last->stride = position - last->position;
       }
-      const GlobalIndex g = dist_.global(r, LocalIndex(first));
-      if (!ranges.empty() && ranges.back().begin + ranges.back().count == g) {
-        ranges.back().count += count;
+      if (last != nullptr && last->rows == rows &&
+          last->position + last->count * last->stride == position) {
+        ++last->count;
       } else {
-        ranges.push_back({g, count, packed});
+        found.push_back({first, position, rows, 1, rows});
       }
-      packed += count;
+      first += rows;
     }
-    return ranges;
-  }
-
-  // Rows at positions p .. q - 1, in the order of elimination.
-  std::vector<Piece> between(Size p, Size q) const {
-    std::vector<Piece> pieces;
-    q = std::min(q, dist_.size());
-    while (p < q) {
-      const Step s = step_at(p);
-      const Tile tile = dist_.tile(s);
-      const Size skipped = p - dist_.eliminated(s);
-      const Size count = std::min(q - p, dist_.rows(tile) - skipped);
-      pieces.push_back({dist_.global_begin(tile) + skipped, p, count});
-      p += count;
-    }
-    return pieces;
+    return found;
   }
 
  private:

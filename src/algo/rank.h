@@ -21,6 +21,8 @@ class Observer {
   virtual void end(int rank, Task task, Size step, Size steps) {
     (void)rank, (void)task, (void)step, (void)steps;
   }
+  // What is put into the update lane from now on belongs to this part of the routine.
+  virtual void stage(int rank, const char* name) { (void)rank, (void)name; }
 };
 
 template <class Device>

@@ -1,6 +1,8 @@
 // The transpose of a row-sharded matrix, row-sharded.
 #pragma once
 
+#include <algorithm>
+
 #include "algo/rank.h"
 #include "algo/tile_exchange.h"
 #include "core/distribution.h"
@@ -18,16 +20,25 @@ void distributed_transpose(Rank<D>& rank, const Distribution& rows, const Distri
   if (m == 0 || n == 0) {
     return;
   }
-  // Column-major, a is a^T (n x its rows) and b is b^T (m x its rows).
+  // Column-major, a is a^T (n x its rows) and b is b^T (m x its rows). What two ranks have for each
+  // other is one block where both store their rows in one piece, else one for each pair of tiles.
+  const bool in_one_piece =
+      rows.storage() == Storage::contiguous && columns.storage() == Storage::contiguous;
   const auto blocks = [&](int from, int to, auto&& visit) {
-    for (Size jt = 0; jt < rows.local_tiles(from); ++jt) {
+    const auto tiles = [&](const Distribution& dist, int r) {
+      return in_one_piece ? std::min<Size>(1, dist.local_size(r)) : dist.local_tiles(r);
+    };
+    const auto width = [&](const Distribution& dist, Tile tile) {
+      return in_one_piece ? dist.local_size(tile.rank) : dist.rows(tile);
+    };
+    for (Size jt = 0; jt < tiles(rows, from); ++jt) {
       const Tile j{from, LocalTile(jt)};
-      for (Size it = 0; it < columns.local_tiles(to); ++it) {
+      for (Size it = 0; it < tiles(columns, to); ++it) {
         const Tile i{to, LocalTile(it)};
         visit(TransposedBlock{.row = columns.global_begin(i),
                               .column = rows.begin(j.local),
-                              .rows = columns.rows(i),
-                              .columns = rows.rows(j),
+                              .rows = width(columns, i),
+                              .columns = width(rows, j),
                               .image_row = rows.global_begin(j),
                               .image_column = columns.begin(i.local)});
       }

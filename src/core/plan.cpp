@@ -106,6 +106,9 @@ Plan::Plan(const PlanRequest& request) : request_(request) {
     if (q.platform == Platform::cuda) {
       tile_ = std::min(tile_, kWidestBandCuda);
     }
+    // No wider than the matrix.
+    const Size panels = std::max<Size>(1, q.n / std::max<Size>(1, tile_));
+    group_ = std::min(q.group > 0 ? q.group : choose_reflector_group(q, tile_), panels);
   }
   if (q.routine == Routine::cyclic && q.tile > 0) {
     tile_ = q.tile;  // what the caller wants to see in storage: it may be wider than a shard
@@ -121,7 +124,7 @@ Plan::Plan(const PlanRequest& request) : request_(request) {
     matrix_rows_ = std::max(matrix_rows_, cyclic().capacity());
   }
 
-  const Decisions decided = {tile_, precision_, rhs_block_, matrix_rows_};
+  const Decisions decided = {tile_, group_, precision_, rhs_block_, matrix_rows_};
   EntryList list;
   if (q.backend == Backend::native) {
     add_cholesky_entries(q, decided, list);

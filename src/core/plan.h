@@ -84,12 +84,12 @@ enum class Buffer {
   vendor_workspace,     // what it asks for
   eigenvalues,          // n reals
   result_vectors,       // the rows of the eigenvectors wanted, where not in place of the matrix
-  reflector_rows,       // 2 tile x n: V^H and W^H of one panel
-  reflector_own_rows,   // 2 tile x L: the same in the own columns
-  product_rows,         // tile x n: (A V)^H
-  product_own_rows,     // tile x L
-  reflector_factors,    // triangular factors of all panels
-  small_blocks,         // tile x tile blocks
+  reflector_rows,       // n x 2 group tile: V and W of the panels of a block
+  reflector_own_rows,   // L x 2 group tile: own rows of them
+  product_rows,         // n x tile: A V
+  product_own_rows,     // L x tile
+  reflector_factors,    // n: scalars of the reflectors of all panels
+  small_blocks,         // tile x tile blocks, and 2 group of them
   band,                 // 2 tile x n
   sweep_reflectors,     // share of the reflectors of bulge chasing
   sweep_panel,          // those of one group of sweeps, packed
@@ -142,7 +142,8 @@ class Plan {
   const PlanRequest& request() const { return request_; }
   Routine routine() const { return request_.routine; }
   Size tile() const { return tile_; }
-  // Tile columns that one product of the trailing update covers.
+  // Tile columns that one product of the trailing update covers; for syevd, panels whose updates
+  // are made by one.
   Size group() const { return group_; }
   // What was asked for, where the platform and the element type have it.
   Precision precision() const { return precision_; }
@@ -201,10 +202,15 @@ Size orthonormal_rows(const PlanRequest& request, Size tile);
 // Elements per rank for a QR factorisation of m x n: a tile x width triangle for each panel.
 Size qr_aux_count(Size m, Size n, Size tile);
 
-// Sweeps of bulge chasing in a band of half width b that are kept and applied together, and groups
-// of them that are carried out before their reflectors are sent on.
+// Sweeps of bulge chasing in a band of half width b that are applied together, and groups of them
+// that travel together.
 Size sweep_group(Size b);
-Size sweep_batch(Platform platform);
+Size sweep_panel_groups(Platform platform, Size n);
+// Elements that a GPU makes of the reflectors of one such panel, of a matrix of order n, in order
+// to apply them.
+Size packed_sweep_panel(DType type, Size n, Size b);
+// Tiles by which an eigenproblem's matrix of which a triangle is given is made whole.
+Size mirror_tile(Size rows);
 
 std::string_view name(Buffer buffer);
 

@@ -9,25 +9,70 @@ Size sweep_group(Size b) {
   return std::max<Size>(1, b / 2);
 }
 
-// On a GPU the sweeps of a batch follow each other through the matrix on many multiprocessors.
-Size sweep_batch(Platform platform) {
-  return platform == Platform::cpu ? 4 : 32;
+// On a GPU one kernel applies those of a panel, with more of them at once where there are few
+// columns to share.
+Size sweep_panel_groups(Platform platform, Size n) {
+  return platform == Platform::cpu ? 1 : n <= 20480 ? 8 : 2;
+}
+
+Size packed_sweep_panel(DType type, Size n, Size b) {
+  const Size groups = sweep_panel_groups(Platform::cuda, n), size = sweep_group(b);
+  const Size blocks = groups * ceil_div(n, b);
+  // Two windows each, for products; or tiles in double precision, see tile/cuda/sweep_blocks.h.
+  const Size windows = 2 * (b + size - 1) * size;
+  const Size columns = ceil_div(b, Size{16}), tall = ceil_div(b, Size{8}) + 1;
+  const Size tiles = 2 * columns * tall + columns * (columns + 1) / 2;
+  const Size wide = 64 * tiles * (is_complex(type) ? 16 : 8) / size_of(type);
+  return blocks * std::max(windows, wide) + n;  // and how far passes have come
+}
+
+Size mirror_tile(Size rows) {
+  return std::clamp<Size>(rows, 1, 512);
+}
+
+// Panels whose updates of the matrix are put off and made together: long inner dimensions make fast
+// products, but every rank keeps 2 width n elements for them, and all ranks 2 width n more. That is
+// held to a third of a matrix, a sixth where only values are wanted.
+Size choose_reflector_group(const PlanRequest& q, Size b) {
+  const Size width = q.platform == Platform::cpu ? 256 : q.n >= 24576 ? 1024 : 512;
+  const Size room = q.n / ((q.vectors ? 6 : 12) * (q.ranks + 1));
+  return std::max<Size>(1, std::min(width, room) / b);
 }
 
 namespace {
 
-// Blocks of threads among which a GPU divides the rows of a panel.
+// Blocks of threads among which a GPU divides the rows of a panel, and what they tell each other:
+// either sums of each column and the pivot row, or, where the panel stays in registers, the same
+// for 64 columns with tags.
 constexpr Size kPanelBlocks = 1024;
+constexpr Size kGridBlocks = 256;
+constexpr Size kGridColumns = 64;
+
+Size panel_work_bytes(Size b, DType type) {
+  return size_of(type) * 2 * std::max((kPanelBlocks + 1) * b, 2 * (kGridBlocks + 1) * kGridColumns);
+}
 
 // Of the reflectors of stage 2 the most that one rank holds: the first one, since earlier groups
 // are larger.
-Size sweep_share(Size n, Size b, int ranks) {
-  const Size group = sweep_group(b);
+Size sweep_share(const PlanRequest& q, Size b) {
+  const Size group = sweep_group(b), groups = sweep_panel_groups(q.platform, q.n);
   Size sum = 0;
-  for (Size first = 0; b > 1 && first < n - 1; first += group * ranks) {
-    sum += (n - 1 - first) * std::min(group, n - 1 - first);
+  for (Size panel = 0; b > 1 && panel * groups * group < q.n - 1; panel += q.ranks) {
+    for (Size i = panel * groups; i < (panel + 1) * groups && i * group < q.n - 1; ++i) {
+      sum += (q.n - 1 - i * group) * std::min(group, q.n - 1 - i * group);
+    }
   }
   return sum;
+}
+
+// Room for the reflectors of two panels on their way, and for the one that is applied.
+Size sweep_panel_count(const PlanRequest& q, Size b) {
+  const Size group = sweep_group(b);
+  if (q.platform == Platform::cpu) {
+    return 2 * ceil_div(q.n, b) * 2 * (b + group - 1) * group;
+  }
+  return packed_sweep_panel(q.type, q.n, b) +
+         (q.ranks > 1 ? 2 * sweep_panel_groups(q.platform, q.n) * group * q.n : 0);
 }
 
 }  // namespace
@@ -41,32 +86,31 @@ void add_eigen_entries(const PlanRequest& q, const Decisions& decided, EntryList
   const Size rows = ceil_div(n, q.ranks);
   const DType t = q.type;
   const DType real = real_of(t);
-  const Size panels = q.ranks * ceil_div(rows, b);
+  const Size width = decided.group * b;  // of a block of panels
   const Size group = sweep_group(b);
-  // Steps, then two windows each.
-  const Size packed = ceil_div(n, b) * 2 * (b + group - 1) * group;
   const Size columns = ceil_div(q.columns, q.ranks);
-  const Size staging = mirror_staging_count(q, rows, b);
+  const Size staging = mirror_staging_count(q, rows, mirror_tile(rows));
 
   list.argument(Buffer::matrix, t, rows * n);
   list.result(Buffer::eigenvalues, real, n);
-  list.scratch(Buffer::reflector_rows, t, 2 * b * n);
-  list.scratch(Buffer::reflector_own_rows, t, 2 * b * rows);
-  list.scratch(Buffer::product_rows, t, b * rows * q.ranks);
-  list.scratch(Buffer::product_own_rows, t, b * rows);
-  list.scratch(Buffer::panel_even, t, b * n);
-  list.scratch(Buffer::reflector_factors, t, panels * b * b);
-  list.scratch(Buffer::small_blocks, t, 5 * b * b);
+  list.scratch(Buffer::reflector_rows, t, 2 * width * n);
+  list.scratch(Buffer::reflector_own_rows, t, 2 * width * rows);
+  list.scratch(Buffer::product_rows, t, b * n);
+  list.scratch(Buffer::product_own_rows, t, q.ranks > 1 ? b * rows : 0);
+  list.scratch(Buffer::panel_even, t, b * rows * q.ranks);
+  list.scratch(Buffer::reflector_factors, t, n);
+  list.scratch(Buffer::small_blocks, t, (6 + 2 * decided.group) * b * b);
   list.scratch(Buffer::band, t, 2 * b * n);
   list.scratch(Buffer::scalars, DType::f64, 2 * n + 1);
   list.scratch(Buffer::probe_vector, t, n);
   list.scratch(Buffer::probe_product, t, n);
   list.scratch(Buffer::probe_transpose, t, n);
   list.scratch(Buffer::probe_result, real, 4);
-  if (q.platform == Platform::cuda) {
-    const Size sums = 2 * (kPanelBlocks + 1) * b * size_of(t);
-    list.scratch(Buffer::eigen_work, DType::f64, std::max(12 * n + 64, ceil_div(sums, 8)));
-  }
+  // The QR of panels; divide and conquer, and a list of n places; or bisection.
+  const bool cuda = q.platform == Platform::cuda;
+  const Size sums = cuda ? ceil_div(panel_work_bytes(b, t), Size{8}) : 0;
+  const Size tridiagonal = q.vectors ? 24 * n + 64 : cuda ? 12 * n + 64 : 0;
+  list.scratch(Buffer::eigen_work, DType::f64, std::max(sums, tridiagonal));
   if (q.vectors || q.mirror) {
     list.scratch(Buffer::send_staging, t, staging);
     list.scratch(Buffer::receive_staging, t, staging);
@@ -77,16 +121,19 @@ void add_eigen_entries(const PlanRequest& q, const Decisions& decided, EntryList
   if (q.columns != n) {  // else they take the place of the matrix
     list.result(Buffer::result_vectors, t, rows * q.columns);
   }
-  const Size waiting = std::min(sweep_batch(q.platform), ceil_div(n, group));
-  const Size staged = q.ranks > 1 ? waiting * group * n : 0;
-  list.scratch(Buffer::sweep_reflectors, t, sweep_share(n, b, q.ranks));
-  list.scratch(Buffer::sweep_panel, t, std::max(packed, staged));
+  list.scratch(Buffer::sweep_reflectors, t, sweep_share(q, b));
+  list.scratch(Buffer::sweep_panel, t, sweep_panel_count(q, b));
   list.scratch(Buffer::tridiagonal_vectors, real, rows * n);
-  // Also a second place for those of the tridiagonal matrix, in real numbers.
+  // Also a second place for those of the tridiagonal matrix, in real numbers; and at first one for
+  // reflectors, a panel of them at least.
+  const Size waiting =
+      q.ranks > 1 ? std::min(n, sweep_panel_groups(q.platform, q.n) * group) * n : 0;
   list.scratch(Buffer::eigenvectors, t,
-               std::max(columns * n, is_complex(t) ? ceil_div(rows * n, 2) : rows * n));
-  list.scratch(Buffer::back_products, t, std::max<Size>(2 * b, group) * columns);
-  list.scratch(Buffer::secular_block, real, n * std::min<Size>(std::max<Size>(n, 1), 128));
+               std::max({columns * n, is_complex(t) ? ceil_div(rows * n, 2) : rows * n, waiting}));
+  list.scratch(Buffer::back_products, t, std::max({width, 2 * b, group}) * columns + width * width);
+  // Products with some eigenvectors at a time: many fill a GPU.
+  const Size most = cuda ? std::clamp<Size>(n / (8 * q.ranks), 128, 1024) : 128;
+  list.scratch(Buffer::secular_block, real, n * std::clamp<Size>(n, 1, most));
 }
 
 }  // namespace jaxmg

@@ -29,6 +29,7 @@ class EntryList {
 // What has been decided before buffers are counted.
 struct Decisions {
   Size tile;
+  Size group;
   Precision precision;
   Size rhs_block;
   Size matrix_rows;
@@ -58,6 +59,7 @@ void add_triangular_entries(const PlanRequest& request, const Decisions& decided
 void add_redistribution_entries(const PlanRequest& request, const Decisions& decided,
                                 EntryList& list);
 // syevd
+Size choose_reflector_group(const PlanRequest& request, Size tile);
 void add_eigen_entries(const PlanRequest& request, const Decisions& decided, EntryList& list);
 
 // geqrf, ormqr, orgqr, qr_r, geqrs: n is the number of rows; nrhs, for orgqr, that of columns of Q.

@@ -144,27 +144,59 @@
 //                                            result[1] = 1 if an element is not finite
 //   multiply(lane, m, n, factor, a, lda)     a <- factor a, factor being real
 //   real_diagonal(lane, n, a, stride)        Im a_i <- 0 for n elements at this distance
-//   householder_panel(lane, m, w, a, lda, r, ldr, t, ldt, work)
+//   mirror(lane, n, a, lda)                  upper triangle of a <- the lower one's conjugate transpose
+//   householder_panel(lane, m, w, a, lda, r, ldr, tau, work)
 //                    QR of a (m x w), k = min(m, w): a <- V (m x k, unit lower trapezoid, zeros
-//                    above), r (k x w) <- R, t (k x k, zeros below the diagonal) <- T with
-//                    Q = I - V T V^H and diagonal elements of R real
+//                    above), r (k x w) <- R with real diagonal, zeros below it, tau (k) <- scalars
+//                    of the reflectors, Q = (I - tau_0 v_0 v_0^H) (I - tau_1 v_1 v_1^H) ...
+//   reflector_factor(lane, k, gram, ldg, tau, t, ldt)
+//                    t <- T, zeros below its diagonal, with Q = I - V T V^H; gram is V^H V, of which
+//                    the strict upper triangle is read
+//   reflector_diagonal(lane, k, tau, u, ldu) u_ii <- 1 / tau_i, or so large a number that it makes
+//                    nothing of a reflector that has tau_i = 0: then T = inv(upper triangle of u)
+//                    if u was V^H V
 //   store_band(lane, m, w, b, block, ldb, band, ld)
 //                    band[i - j + j ld] <- block_ij for 0 <= i - j <= b
-//   chase(lane, batch, band, ld, v, work)    the sweeps of a SweepBatch (tile/eigen.h) on a band
+//   chase(lane, batch, band, ld, v, work, info)  the sweeps of a SweepBatch (tile/eigen.h) on a band
 //                    matrix, A_ij at band[i - j + j ld], ld = 2 b, zero below its half width b; v
 //                    (null: not kept) <- their reflectors
-//   pack_sweeps(lane, group, v, packed)      packed <- V and V T of each step of a group
+//   pack_sweeps(lane, batch, v, packed)      packed <- what apply_sweeps wants of their reflectors
+//   apply_sweeps(lane, batch, packed, columns, x, ldx, products, info)
+//                    x <- the product of all reflectors times x: groups last to first, in each by
+//                    rising number; products holds batch.size x columns elements
 //   tridiagonal_part(lane, n, band, ld, d, e)    host d, e <- (real) diagonal and sub-diagonal
 //   widen(lane, n, src, dst)                 dst <- src, real numbers to the element type
 //   to_host(lane, n, src, host dst), from_host(lane, m, n, host src, lds, dst, ldd)
 //                    between real numbers of the device and doubles of the host
 //   gather_rows(lane, m, host index, n, src, lds, dst, ldd, work)  row i of dst <- row index_i of src
-//   rotate_rows(lane, count, host rotations, n, a, lda, work)      one Rotation after the other
-//   secular_roots(lane, k, host d, z, rho, first, count, host origin, tau, work) -> converged
-//   secular_weights(lane, k, host d, z, origin, tau, first, count, host weights, work)
-//   secular_vectors(lane, k, host d, weights, origin, tau, place, count, host roots, u, ldu, work)
-//                    column c of u (k x count) <- unit eigenvector roots[c], element j in row
-//                    place[j]; see tile/secular.h
+//
+// Divide and conquer. A rank has rows begin .. end - 1 of Q as columns of q (leading dimension ldq),
+// rows and columns of T are those of Q; state is a MergeState, whose arrays lie with the data; the
+// operations work on all nodes of a level (tile/eigen.h).
+//   tridiagonal_leaf, merge_alone, merge_whole
+//                    the largest matrices that are not cut; merges that are not worth sharing; and
+//                    those whose products run together, with nothing known of them on the host
+//   tridiagonal_leaves(lane, n, size, state, begin, end, q, ldq)
+//                    of the diagonal blocks of this size of T: state.d <- eigenvalues, q <- own rows
+//                    of eigenvectors; state.failed <- 1 if one does not converge
+//   merge_weights(lane, level, state, begin, end, q, ldq)
+//                    state.z <- what the own rows tell of it, 0 elsewhere
+//   deflate(lane, level, state, eps, norm)
+//                    from d, e, z: poles, place, source, rotations, counts; d <- the eigenvalues
+//                    that are known, behind as many places as there are poles. See tile/deflation.h
+//   rotate_columns(lane, level, state, begin, end, q, ldq)
+//   arrange_columns(lane, level, state, begin, end, q, work, ld)    row i of work <- row source_i of q
+//   secular_roots(lane, level, state, first, last), secular_weights(...)
+//                    tau and next, or weight, of poles in the places first .. last - 1
+//   merged_values(lane, level, state)         d <- roots, in the places of the poles
+//   merge_counts(lane, level, state, host counts)
+//   secular_vectors(lane, level, state, node, k, first, count, host roots, u, ldu, work)
+//                    column c of u (k x count) <- unit eigenvector roots[first + c] (null: first +
+//                    c) of a node with k poles, element j in row place_j; see tile/secular.h
+//   merge_vectors(lane, level, state, first, count, u)
+//                    those of nodes first .. first + count - 1, each as a matrix of edge level.size,
+//                    with unit vectors for what was deflated
+//
 //   bisect(lane, n, host d, e2, low, high, tolerance, first, count, host w, work)
 //                    w[first + i] <- eigenvalues, see tile/sturm.h
 //   random_vector(lane, n, first, scale, v)  v_i <- scale times a real number in (-1, 1) made from

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <limits>
 
 #include "core/types.h"
 #include "tile/random.h"
@@ -15,6 +16,79 @@ struct Rotation {
   Size second = 0;
   double c = 1;
   double s = 0;
+};
+
+// Stands for 1 / tau of a reflector that does nothing: products with its inverse vanish beside
+// numbers of about 1, and none overflows.
+template <class R>
+inline constexpr R kNoReflector = sizeof(R) == 4 ? R(1e30) : R(1e100);
+
+// A sum of squares below which a vector is nothing beside a matrix of norm about 1. Squares that
+// vanish, where small numbers are flushed to zero, are nothing beside greater sums.
+template <class R>
+inline constexpr R kLeastSquare = std::numeric_limits<R>::min() /
+                                  (std::numeric_limits<R>::epsilon() *
+                                   std::numeric_limits<R>::epsilon());
+
+// One level of divide and conquer on a tridiagonal matrix of order n: node i has rows i size ..
+// (i + 1) size - 1, as far as they exist, and merges its first size / 2 rows with the others. A
+// last node without others is left alone.
+struct MergeLevel {
+  Size n = 0;
+  Size size = 2;
+
+  JAXMG_HOST_DEVICE Size count() const { return (n - size / 2 + size - 1) / size; }
+  JAXMG_HOST_DEVICE Size begin(Size i) const { return i * size; }
+  JAXMG_HOST_DEVICE Size middle(Size i) const { return i * size + size / 2; }
+  JAXMG_HOST_DEVICE Size end(Size i) const { return (i + 1) * size < n ? (i + 1) * size : n; }
+};
+
+// What is left of one merge after deflation: poles, with zeros in the bottom half or without zeros
+// in their columns (the others have zeros in the top half), and rotations of columns.
+struct MergeCounts {
+  Size poles = 0;
+  Size above = 0;
+  Size both = 0;
+  Size rotations = 0;
+};
+
+// What the merges of a level work with, beside the data. Arrays have n elements; those of node i
+// begin at its first row, and indices in them count from there.
+struct MergeState {
+  double* d = nullptr;     // eigenvalues of the nodes, in no order
+  double* e = nullptr;     // off-diagonal elements of the whole matrix
+  double* z = nullptr;     // last row of Q_1 and first row of Q_2, which meet at the cut
+  double* pole = nullptr;  // those left, ascending
+  double* pole_z = nullptr;
+  double* tau = nullptr;  // roots: see SecularPlace. These three lie side by side
+  double* next = nullptr;
+  double* failed = nullptr;  // one number: not 0 if something did not converge
+  double* weight = nullptr;  // of the poles, those that belong to the roots
+  double* sorted = nullptr;  // scratch
+  double* sorted_z = nullptr;
+  Size* source = nullptr;  // column that takes place i: poles in groups, then the deflated ones
+  Size* place = nullptr;   // where the column of pole i goes
+  Size* column = nullptr;  // scratch
+  Size* half = nullptr;
+  Rotation* rotations = nullptr;
+  MergeCounts* counts = nullptr;  // of each node
+
+  static Size doubles(Size n) { return 10 * n + 1 + 4 * n + 4 * n + 4 * n; }
+
+  // Cut from doubles(n) numbers.
+  MergeState(double* work, Size n) {
+    for (double** const array :
+         {&d, &e, &z, &pole, &pole_z, &tau, &next, &failed, &weight, &sorted, &sorted_z}) {
+      *array = work;
+      work += array == &failed ? 1 : n;
+    }
+    for (Size** const array : {&source, &place, &column, &half}) {
+      *array = reinterpret_cast<Size*>(work);
+      work += n;
+    }
+    rotations = reinterpret_cast<Rotation*>(work);
+    counts = reinterpret_cast<MergeCounts*>(work + 4 * n);
+  }
 };
 
 // The reflectors of `count` sweeps of bulge chasing from sweep `first` on, of a matrix of order n
@@ -66,6 +140,18 @@ struct SweepBatch {
     Size sum = 0;
     for (Size i = 0; i < count; i += size) {
       sum += (rows() - i) * (count - i < size ? count - i : size);
+    }
+    return sum;
+  }
+  Size groups() const { return (count + size - 1) / size; }
+  SweepGroup group(Size i) const {
+    return {n, b, first + i * size, std::min(size, count - i * size)};
+  }
+  // Packed, one group after the other.
+  Size packed() const {
+    Size sum = 0;
+    for (Size i = 0; i < groups(); ++i) {
+      sum += group(i).packed();
     }
     return sum;
   }

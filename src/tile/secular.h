@@ -23,6 +23,13 @@ struct SecularRoot {
   bool converged = false;
 };
 
+// All roots: next_i is 1 if the origin of root i is pole i + 1, else 0. (Ranks add these up.)
+struct SecularPlace {
+  const double* tau = nullptr;
+  const double* next = nullptr;
+  JAXMG_HOST_DEVICE Size origin(Size i) const { return i + (next[i] != 0 ? 1 : 0); }
+};
+
 namespace secular {
 
 inline constexpr double kEps = 1.1102230246251565e-16;  // unit roundoff
@@ -35,17 +42,29 @@ struct Value {
   double error = 0;  // a bound of the rounding error of f, in units of kEps
 };
 
-JAXMG_HOST_DEVICE inline Value evaluate(Size k, const double* d, const double* z, double inverse,
-                                        Size origin, double tau) {
+// Who adds up the terms: one thread, or several of which each takes every step()-th.
+struct OneWorker {
+  JAXMG_HOST_DEVICE static constexpr Size first() { return 0; }
+  JAXMG_HOST_DEVICE static constexpr Size step() { return 1; }
+  JAXMG_HOST_DEVICE static double sum(double x) { return x; }
+  JAXMG_HOST_DEVICE static double product(double x) { return x; }
+};
+
+template <class Worker>
+JAXMG_HOST_DEVICE inline Value evaluate(const Worker& worker, Size k, const double* d,
+                                        const double* z, double inverse, Size origin, double tau) {
   double sum = 0, slope = 0, size = 0;
-  for (Size j = 0; j < k; ++j) {
-    const double t = z[j] / ((d[j] - d[origin]) - tau);
+  const double pole = d[origin];
+  for (Size j = worker.first(); j < k; j += worker.step()) {
+    const double t = z[j] / ((d[j] - pole) - tau);
     const double term = z[j] * t;
     sum += term;
     slope += t * t;
     size += std::fabs(term);
   }
-  return {inverse + sum, slope, 8 * size + 2 * inverse + std::fabs(tau) * slope};
+  slope = worker.sum(slope);
+  return {inverse + worker.sum(sum), slope,
+          8 * worker.sum(size) + 2 * inverse + std::fabs(tau) * slope};
 }
 
 // The zero of a function c + s / (left - t) + S / (right - t) that agrees with f and its slope at
@@ -66,20 +85,25 @@ JAXMG_HOST_DEVICE inline double step(const Value& at, double left, double right,
 
 }  // namespace secular
 
-// Root i of k; sum_of_squares = sum z_j^2.
-JAXMG_HOST_DEVICE inline SecularRoot secular_root(Size k, const double* d, const double* z,
-                                                  double rho, double sum_of_squares, Size i) {
+// Root i of k, the same for all workers.
+template <class Worker>
+JAXMG_HOST_DEVICE inline SecularRoot secular_root(const Worker& worker, Size k, const double* d,
+                                                  const double* z, double rho, Size i) {
   const double inverse = 1 / rho;
   if (k == 1) {
     return {0, rho * z[0] * z[0], true};
   }
   const bool last = i == k - 1;
-  const double gap = last ? rho * sum_of_squares : d[i + 1] - d[i];
+  double squares = 0;
+  for (Size j = worker.first(); last && j < k; j += worker.step()) {
+    squares += z[j] * z[j];
+  }
+  const double gap = last ? rho * worker.sum(squares) : d[i + 1] - d[i];
   SecularRoot root;
   double low = 0, high = gap;
   root.origin = i;
   if (!last) {  // f rises from pole to pole: its sign in the middle tells the nearer one
-    if (secular::evaluate(k, d, z, inverse, i, 0.5 * gap).f >= 0) {
+    if (secular::evaluate(worker, k, d, z, inverse, i, 0.5 * gap).f >= 0) {
       high = 0.5 * gap;
     } else {
       root.origin = i + 1;
@@ -89,7 +113,7 @@ JAXMG_HOST_DEVICE inline SecularRoot secular_root(Size k, const double* d, const
   }
   double tau = 0.5 * (low + high);
   for (int n = 0; n < secular::kMaxIterations; ++n) {
-    const secular::Value at = secular::evaluate(k, d, z, inverse, root.origin, tau);
+    const secular::Value at = secular::evaluate(worker, k, d, z, inverse, root.origin, tau);
     if (std::fabs(at.f) <= secular::kEps * at.error) {
       root.converged = true;
       break;
@@ -125,14 +149,15 @@ JAXMG_HOST_DEVICE inline SecularRoot secular_root(Size k, const double* d, const
 // from it are orthogonal to working precision, however close the roots are.
 //
 //   z_j^2 = prod_i (x_i - d_j) / prod_i!=j (d_i - d_j)
-JAXMG_HOST_DEVICE inline double secular_weight(Size k, const double* d, const double* z,
-                                               const Size* origin, const double* tau, Size j) {
+template <class Worker>
+JAXMG_HOST_DEVICE inline double secular_weight(const Worker& worker, Size k, const double* d,
+                                               const double* z, const SecularPlace& roots, Size j) {
   double product = 1;
-  for (Size i = 0; i < k; ++i) {
-    const double distance = (d[j] - d[origin[i]]) - tau[i];  // d_j - x_i
+  for (Size i = worker.first(); i < k; i += worker.step()) {
+    const double distance = (d[j] - d[roots.origin(i)]) - roots.tau[i];  // d_j - x_i
     product *= i == j ? distance : distance / (d[j] - d[i]);
   }
-  return std::copysign(std::sqrt(std::fabs(product)), z[j]);
+  return std::copysign(std::sqrt(std::fabs(worker.product(product))), z[j]);
 }
 
 }  // namespace jaxmg::tile

@@ -32,6 +32,7 @@ struct EigenOptions {
   Size first = 0;
   Size count = -1;  // all
   Triangle valid = Triangle::whole;
+  Size group = 0;  // panels of a block; 0: as the plan chooses
 };
 
 template <class T>
@@ -51,6 +52,7 @@ struct EigenRun {
     request.n = n;
     request.ranks = ranks;
     request.tile = tile_;
+    request.group = options.group;
     request.vectors = options.vectors;
     request.columns = options.vectors ? count : 0;
     request.mirror = options.valid != Triangle::whole;
@@ -147,10 +149,12 @@ void expect_same_values(const Matrix<T>& a, const std::vector<Real<T>>& w,
 }
 
 template <class T>
-EigenRun<T> expect_solves(const Matrix<T>& a, int ranks, Size tile) {
+EigenRun<T> expect_solves(const Matrix<T>& a, int ranks, Size tile, Size group = 0) {
   SCOPED_TRACE("n " + std::to_string(a.rows) + " ranks " + std::to_string(ranks) + " tile " +
                std::to_string(tile));
-  EigenRun<T> run(a, ranks, tile);
+  EigenOptions options;
+  options.group = group;
+  EigenRun<T> run(a, ranks, tile, options);
   EXPECT_EQ(run.info.kind, 0);
   EXPECT_TRUE(std::is_sorted(run.w.begin(), run.w.end()));
   expect_decomposes(a, run.w, run.v);

@@ -41,6 +41,21 @@ TYPED_TEST(EigenTest, EveryTileOfEverySmallMatrix) {
   }
 }
 
+// Updates put off for so many panels; tiles that do not divide a shard, ranks with few rows or
+// none.
+TYPED_TEST(EigenTest, EveryBlockOfPanels) {
+  for (int ranks : {1, 2, 3, 5, 8}) {
+    for (Size n : {31, 46, 64}) {
+      for (Size tile : {2, 3, 5, 8}) {
+        for (Size group : {2, 3, 100}) {
+          SCOPED_TRACE(group);
+          expect_solves(hermitian<TypeParam>(n, 12), ranks, tile, group);
+        }
+      }
+    }
+  }
+}
+
 // Panels whose columns vanish, and bands of equal eigenvalues.
 TYPED_TEST(EigenTest, EqualEigenvaluesWithEveryTile) {
   for (const auto& [name, a] : hard_matrices<TypeParam>(46)) {

@@ -1,6 +1,8 @@
 // Memory of the eigensolver, in matrices over all ranks.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "core/plan.h"
 
 namespace jaxmg {
@@ -51,6 +53,30 @@ TEST(EigenPlan, BuffersShrinkWithTheNumberOfRanks) {
       EXPECT_LE(e.count, n * (n / 8) + n) << name(e.buffer);
     }
   }
+}
+
+// What every rank keeps of the reflectors of a block of panels.
+TEST(EigenPlan, BlocksOfPanelsAreHeldToAPartOfAMatrix) {
+  for (const Platform platform : {Platform::cpu, Platform::cuda}) {
+    for (const int ranks : {1, 2, 8}) {
+      for (const Size n : {Size{2000}, Size{8192}, Size{40000}}) {
+        for (const bool vectors : {true, false}) {
+          const Plan plan(request(DType::f64, n, ranks, platform, vectors ? n : 0));
+          const Size kept = ranks * (plan.entry(Buffer::reflector_rows).count +
+                                     plan.entry(Buffer::reflector_own_rows).count);
+          const Size least = 2 * plan.tile() * (ranks + 1) * (n + ranks);
+          EXPECT_LE(kept, std::max(least, n * n / (vectors ? 3 : 6) + 2 * n * plan.tile()))
+              << n << " on " << ranks;
+          EXPECT_GE(plan.group(), 1);
+          EXPECT_LE(plan.group() * plan.tile(), platform == Platform::cpu ? 256 : 1024);
+        }
+      }
+    }
+  }
+  PlanRequest q = request(DType::f64, 100, 2, Platform::cpu, 100);
+  q.tile = 10;
+  q.group = 1000;  // no wider than the matrix
+  EXPECT_EQ(Plan(q).group(), 10);
 }
 
 TEST(EigenPlan, SizesBeyond32Bits) {

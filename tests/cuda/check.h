@@ -116,9 +116,11 @@ void check_qr(int devices);
 void check_lu_tiles();
 void check_lu_panel();
 void check_lu(int devices);
+void check_householder();
 void check_eigen(int devices);
 void check_inverse(int devices);
 void check_vendor(int devices);
+void check_sweeps();
 // Seconds of a factorisation and a solve of order n on all devices; tile and group: 0 to choose.
 void time_cholesky(int devices, Size n, const std::string& type, Size tile, Size group);
 void time_lu(int devices, Size n, const std::string& type, Size tile);
@@ -128,6 +130,10 @@ void time_lu_panel(Size m, Size n, const std::string& type);
 void time_qr(int devices, Size m, Size n, const std::string& type, Size tile);
 // Seconds of an eigenproblem of order n, with and without vectors.
 void time_eigen(int devices, Size n, const std::string& type, Size tile);
+// Seconds of bulge chasing in bands of order n and of its reflectors on so many columns.
+void time_sweeps(Size n, const std::string& type, Size columns);
+// Microseconds of the QR of panels of 64 columns.
+void time_householder();
 // Microseconds of the operations of one panel of `rows` rows.
 void time_tiles(Size rows, Size tile);
 

@@ -16,6 +16,9 @@
 //   device_check --eigen                 the group of eigenproblems alone
 //   device_check --eigen-time N [TYPE [TILE [DEVICES]]]
 //                                        seconds of an eigenproblem of order N
+//   device_check --sweeps N [TYPE [COLUMNS]]
+//                                        seconds of bulge chasing and of its reflectors
+//   device_check --householder           the QR of panels alone: checks, then microseconds
 //   device_check --tiles ROWS TILE       microseconds of the operations of a panel
 #include <cstdlib>
 #include <cstring>
@@ -75,8 +78,19 @@ int main(int argc, char** argv) {
                        argc > 4 ? std::atoll(argv[4]) : 0);
       return 0;
     }
+    if (argc > 2 && std::strcmp(argv[1], "--sweeps") == 0) {
+      test::time_sweeps(std::atoll(argv[2]), argc > 3 ? argv[3] : "f64",
+                        argc > 4 ? std::atoll(argv[4]) : std::atoll(argv[2]));
+      return 0;
+    }
+    if (argc > 1 && std::strcmp(argv[1], "--householder") == 0) {
+      test::check_householder();
+      test::time_householder();
+      return test::Group::total_failures() == 0 ? 0 : 1;
+    }
     std::printf("%d devices\n", devices);
     if (argc > 1 && std::strcmp(argv[1], "--eigen") == 0) {
+      test::check_sweeps();
       test::check_eigen(devices);
       return test::Group::total_failures() == 0 ? 0 : 1;
     }
@@ -106,6 +120,8 @@ int main(int argc, char** argv) {
     test::check_qr(devices);
     test::check_lu(devices);
     test::check_inverse(devices);
+    test::check_sweeps();
+    test::check_householder();
     test::check_eigen(devices);
   } catch (const std::exception& e) {
     std::printf("stopped by: %s\n", e.what());

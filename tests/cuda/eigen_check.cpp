@@ -7,6 +7,7 @@
 #include "comm/cuda/stream_fork.h"
 #include "eigen_matrices.h"
 #include "gpu_ranks.h"
+#include "stage_times.h"
 #include "tile/cuda/cuda.h"
 
 namespace jaxmg::test {
@@ -38,7 +39,7 @@ PlanRequest eigen_request(GpuRank& gpu, Size n, Size tile, const Wanted& wanted)
 // One rank's call with scratch that is full of NaN; seconds.
 template <class T>
 double solve(GpuRank& gpu, const Plan& plan, const Wanted& wanted, T* a, Real<T>* w, T* v,
-             Info* info) {
+             Info* info, StageTimes* times = nullptr) {
   gpu.context.prepare(dtype_of<T>, tile::Kernels::common);
   DeviceArray<char> scratch(std::max<Size>(1, plan.scratch_bytes()));
   JAXMG_CUDA_CHECK(cudaMemset(scratch.get(), 0xff, scratch.bytes()));
@@ -46,7 +47,8 @@ double solve(GpuRank& gpu, const Plan& plan, const Wanted& wanted, T* a, Real<T>
   auto& lanes = gpu.context.lanes();
   const Entry library = plan.entry(Buffer::library);
   lanes.bind(scratch.get() + library.offset, library.bytes(), dtype_of<T>, plan.tile());
-  Observer observer;
+  Observer nobody;
+  Observer& observer = times != nullptr ? *times : nobody;
   Rank<Cuda> rank{gpu.comm, lanes, plan, Workspace(plan, scratch.get()), observer};
   tile::CudaLane stream(tile::StreamPriority::lowest, std::make_shared<tile::EventPool>());
   gpu.comm.barrier();
@@ -200,9 +202,19 @@ void time_type(int devices, Size n, Size tile) {
       DeviceArray<T> a(shard);
       DeviceArray<Real<T>> w(n);
       DeviceArray<Info> info(1);
-      for (int turn = 0; turn < 2; ++turn) {
+      // The last turn tells the stages apart, which takes a little longer.
+      for (int turn = 0; turn < 3; ++turn) {
         a.upload(shard);
-        const double seconds = solve<T>(gpu, plan, wanted, a.get(), w.get(), a.get(), info.get());
+        StageTimes times(gpu.context.lanes().update);
+        const double seconds = solve<T>(gpu, plan, wanted, a.get(), w.get(), a.get(), info.get(),
+                                        turn == 2 ? &times : nullptr);
+        gpu.comm.barrier();
+        for (int r = 0; turn == 2 && r < devices; ++r) {
+          if (r == me) {
+            times.print("  rank " + std::to_string(me));
+          }
+          gpu.comm.barrier();
+        }
         if (me == 0) {
           std::printf("syevd %s n %lld on %d: %s %.3f s, %.2f matrices in all\n",
                       type_name<T>().c_str(), static_cast<long long>(n), devices,
@@ -216,6 +228,24 @@ void time_type(int devices, Size n, Size tile) {
   });
 }
 
+// Merges so large that the host is asked for the numbers of their poles.
+void check_large(int devices) {
+  Group group("eigenproblems with large merges");
+  const auto random = random_hermitian<double>(1201, 4);
+  for (const int ranks : {1, 2}) {
+    const std::string name = "random, ranks " + std::to_string(ranks);
+    expect_decomposes(group, name, random,
+                      solve_whole<double>(random, devices, ranks, 0, {true, 0, 1201}), 0);
+  }
+  expect_decomposes(group, "random, some vectors", random,
+                    solve_whole<double>(random, devices, 2, 0, {true, 700, 80}), 700);
+  const auto laplacian = from_entries<double>(1100, [](Size i, Size j) {
+    return i == j ? 2.0 : i == j + 1 ? -1.0 : 0.0;
+  });
+  expect_decomposes(group, "laplacian", laplacian,
+                    solve_whole<double>(laplacian, devices, 2, 0, {true, 0, 1100}), 0);
+}
+
 }  // namespace
 
 void check_eigen(int devices) {
@@ -223,6 +253,7 @@ void check_eigen(int devices) {
   check_type<double>(devices);
   check_type<std::complex<float>>(devices);
   check_type<std::complex<double>>(devices);
+  check_large(devices);
 }
 
 void time_eigen(int devices, Size n, const std::string& type, Size tile) {

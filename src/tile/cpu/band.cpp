@@ -33,6 +33,14 @@ double magnitude(std::complex<R> x) {
   return std::max(std::fabs(static_cast<double>(x.real())),
                   std::fabs(static_cast<double>(x.imag())));
 }
+template <class T>
+T conj_of(T x) {
+  if constexpr (is_complex_v<T>) {
+    return std::conj(x);
+  } else {
+    return x;
+  }
+}
 bool finite(double x) {
   return std::isfinite(x);
 }
@@ -83,16 +91,33 @@ void Cpu::real_diagonal(Lane&, Size n, T* a, Size stride) {
 }
 
 template <class T>
-void Cpu::householder_panel(Lane& lane, Size m, Size w, T* a, Size lda, T* r, Size ldr, T* t,
-                            Size ldt, void*) {
+void Cpu::mirror(Lane& lane, Size n, T* a, Size lda) {
+  // Square blocks, so that the reads across columns stay in the cache.
+  constexpr Size kEdge = 64;
+  const double bytes = static_cast<double>(n) * static_cast<double>(n) * sizeof(T);
+  for_each(lane.priority(), bytes >= 2 * kLeastBytes, ceil_div(n, kEdge), [&](Size block) {
+    const Size begin = block * kEdge, end = std::min(n, begin + kEdge);
+    for (Size first = 0; first < end; first += kEdge) {
+      for (Size j = begin; j < end; ++j) {
+        for (Size i = first; i < std::min(first + kEdge, j); ++i) {
+          a[i + j * lda] = conj_of(a[j + i * lda]);
+        }
+      }
+    }
+  });
+}
+
+template <class T>
+void Cpu::householder_panel(Lane& lane, Size m, Size w, T* a, Size lda, T* r, Size ldr, T* tau,
+                            void*) {
   const Size k = std::min(m, w);
   if (k <= 0) {
     return;
   }
   const double work = 4.0 * static_cast<double>(m) * static_cast<double>(w * w);
   for_each(lane.priority(), worth_spreading(work), 1, [&](Size) {
-    std::vector<T> room(static_cast<std::size_t>(k * w));
-    blas::geqrt(m, w, k, a, lda, t, ldt, room.data());
+    std::vector<T> room(static_cast<std::size_t>(k * w)), t(static_cast<std::size_t>(k * k));
+    blas::geqrt(m, w, k, a, lda, t.data(), k, room.data());
     for (Size j = 0; j < w; ++j) {
       for (Size i = 0; i < k; ++i) {
         r[i + j * ldr] = i <= j ? a[i + j * lda] : T(0);
@@ -101,9 +126,32 @@ void Cpu::householder_panel(Lane& lane, Size m, Size w, T* a, Size lda, T* r, Si
     for (Size j = 0; j < k; ++j) {
       std::fill_n(a + j * lda, j, T(0));
       a[j + j * lda] = T(1);
-      std::fill(t + j + 1 + j * ldt, t + k + j * ldt, T(0));
+      tau[j] = t[static_cast<std::size_t>(j * (k + 1))];
     }
   });
+}
+
+// Column by column: T_j = -tau_j T (V^H v_j) above the diagonal.
+template <class T>
+void Cpu::reflector_factor(Lane&, Size k, const T* gram, Size ldg, const T* tau, T* t, Size ldt) {
+  for (Size j = 0; j < k; ++j) {
+    T* const column = t + j * ldt;
+    std::fill_n(column, k, T(0));
+    for (Size l = 0; l < j; ++l) {
+      const T factor = -tau[j] * gram[l + j * ldg];
+      for (Size i = 0; i <= l; ++i) {
+        column[i] += t[i + l * ldt] * factor;
+      }
+    }
+    column[j] = tau[j];
+  }
+}
+
+template <class T>
+void Cpu::reflector_diagonal(Lane&, Size k, const T* tau, T* u, Size ldu) {
+  for (Size j = 0; j < k; ++j) {
+    u[j * (ldu + 1)] = tau[j] == T(0) ? T(kNoReflector<Real<T>>) : T(1) / tau[j];
+  }
 }
 
 template <class T>
@@ -135,13 +183,16 @@ void Cpu::widen(Lane& lane, Size n, const Real<T>* src, T* dst) {
   });
 }
 
-#define JAXMG_INSTANTIATE(T)                                                                       \
-  template void Cpu::max_abs<T>(Lane&, Size, Size, const T*, Size, Real<T>*);                      \
-  template void Cpu::multiply<T>(Lane&, Size, Size, Real<T>, T*, Size);                            \
-  template void Cpu::real_diagonal<T>(Lane&, Size, T*, Size);                                      \
-  template void Cpu::householder_panel<T>(Lane&, Size, Size, T*, Size, T*, Size, T*, Size, void*); \
-  template void Cpu::store_band<T>(Lane&, Size, Size, Size, const T*, Size, T*, Size);             \
-  template void Cpu::tridiagonal_part<T>(Lane&, Size, const T*, Size, double*, double*);           \
+#define JAXMG_INSTANTIATE(T)                                                                 \
+  template void Cpu::max_abs<T>(Lane&, Size, Size, const T*, Size, Real<T>*);                \
+  template void Cpu::multiply<T>(Lane&, Size, Size, Real<T>, T*, Size);                      \
+  template void Cpu::real_diagonal<T>(Lane&, Size, T*, Size);                                \
+  template void Cpu::mirror<T>(Lane&, Size, T*, Size);                                       \
+  template void Cpu::householder_panel<T>(Lane&, Size, Size, T*, Size, T*, Size, T*, void*); \
+  template void Cpu::reflector_factor<T>(Lane&, Size, const T*, Size, const T*, T*, Size);   \
+  template void Cpu::reflector_diagonal<T>(Lane&, Size, const T*, T*, Size);                 \
+  template void Cpu::store_band<T>(Lane&, Size, Size, Size, const T*, Size, T*, Size);       \
+  template void Cpu::tridiagonal_part<T>(Lane&, Size, const T*, Size, double*, double*);     \
   template void Cpu::widen<T>(Lane&, Size, const Real<T>*, T*);
 
 JAXMG_INSTANTIATE(float)

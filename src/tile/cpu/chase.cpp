@@ -56,7 +56,7 @@ T reflector(Size n, T* x, T& beta) {
   const R imaginary = is_complex_v<T> ? std::imag(alpha) : R(0);
   x[0] = T(1);
   // A matrix of norm about 1: what is this small does not count.
-  if (tail + imaginary * imaginary <= std::numeric_limits<R>::min()) {
+  if (tail + imaginary * imaginary <= kLeastSquare<R>) {
     std::fill(x + 1, x + n, T(0));
     beta = T(std::real(alpha));
     return T(0);
@@ -222,7 +222,7 @@ void chase_in_parallel(CpuLane& lane, const SweepBatch& batch, T* band, Size ld,
 }  // namespace
 
 template <class T>
-void Cpu::chase(Lane& lane, const SweepBatch& batch, T* band, Size ld, T* v, void*) {
+void Cpu::chase(Lane& lane, const SweepBatch& batch, T* band, Size ld, T* v, void*, Info*) {
   if (batch.count <= 0) {
     return;
   }
@@ -242,10 +242,12 @@ void Cpu::chase(Lane& lane, const SweepBatch& batch, T* band, Size ld, T* v, voi
   }
 }
 
+namespace {
+
 // T of the product of the reflectors, column by column:
 //   T_jj = tau_j,  T(0:j, j) = -tau_j T(0:j, 0:j) (V(:, 0:j)^H v_j)
 template <class T>
-void Cpu::pack_sweeps(Lane& lane, const SweepGroup& group, const T* v, T* packed) {
+void pack_group(CpuLane& lane, const SweepGroup& group, const T* v, T* packed) {
   const Size ld = group.window(), count = group.count, rows = group.rows();
   const double size = static_cast<double>(group.packed()) * static_cast<double>(count);
   for_each(lane.priority(), worth_spreading(4 * size), group.steps(), [&](Size k) {
@@ -280,9 +282,41 @@ void Cpu::pack_sweeps(Lane& lane, const SweepGroup& group, const T* v, T* packed
   });
 }
 
-#define JAXMG_INSTANTIATE(T)                                                  \
-  template void Cpu::chase<T>(Lane&, const SweepBatch&, T*, Size, T*, void*); \
-  template void Cpu::pack_sweeps<T>(Lane&, const SweepGroup&, const T*, T*);
+}  // namespace
+
+template <class T>
+void Cpu::pack_sweeps(Lane& lane, const SweepBatch& batch, const T* v, T* packed) {
+  for (Size i = 0; i < batch.groups(); ++i) {
+    pack_group(lane, batch.group(i), v + batch.offset(i), packed);
+    packed += batch.group(i).packed();
+  }
+}
+
+// x <- x - W (V^H x) with W = V T, window by window.
+template <class T>
+void Cpu::apply_sweeps(Lane& lane, const SweepBatch& batch, const T* packed, Size columns, T* x,
+                       Size ldx, T* products, Info*) {
+  const T* end = packed + batch.packed();
+  for (Size i = batch.groups() - 1; i >= 0; --i) {
+    const SweepGroup group = batch.group(i);
+    const Size ld = group.window(), k = group.count;
+    end -= group.packed();
+    for (Size step = 0; step < group.steps(); ++step) {
+      const T* const v = end + step * group.packed_step();
+      T* const rows = x + group.window_begin(step);
+      const Size m = group.window_rows(step);
+      gemm<T>(lane, Op::conj_transpose, Op::none, k, columns, m, T(1), v, ld, rows, ldx, T(0),
+              products, k);
+      gemm<T>(lane, Op::none, Op::none, m, columns, k, T(-1), v + ld * k, ld, products, k, T(1),
+              rows, ldx);
+    }
+  }
+}
+
+#define JAXMG_INSTANTIATE(T)                                                         \
+  template void Cpu::chase<T>(Lane&, const SweepBatch&, T*, Size, T*, void*, Info*); \
+  template void Cpu::pack_sweeps<T>(Lane&, const SweepBatch&, const T*, T*);         \
+  template void Cpu::apply_sweeps<T>(Lane&, const SweepBatch&, const T*, Size, T*, Size, T*, Info*);
 
 JAXMG_INSTANTIATE(float)
 JAXMG_INSTANTIATE(double)

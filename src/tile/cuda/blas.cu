@@ -241,6 +241,9 @@ void Cuda::gemm(Lane& lane, Op op_a, Op op_b, Size m, Size n, Size k, T alpha, c
   if (vector_product(lane, op_a, op_b, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc)) {
     return;
   }
+  // A matrix without rows may have none between its columns, which the library does not like.
+  lda = std::max<Size>(1, lda);
+  ldb = std::max<Size>(1, ldb);
   JAXMG_CUDA_CHECK(
       cublasGemmEx_64(lane.blas(), operation<T>(op_a), operation<T>(op_b), m, n, k, &alpha, a,
                       library_type(dtype_of<T>), lda, b, library_type(dtype_of<T>), ldb, &beta, c,

@@ -14,6 +14,16 @@ __device__ inline double __ldcg(const double* p) {
   asm volatile("ld.global.cg.f64 %0, [%1];" : "=d"(x) : "l"(p));
   return x;
 }
+__device__ inline float2 __ldcg(const float2* p) {
+  float2 x;
+  asm volatile("ld.global.cg.v2.f32 {%0, %1}, [%2];" : "=f"(x.x), "=f"(x.y) : "l"(p));
+  return x;
+}
+__device__ inline double2 __ldcg(const double2* p) {
+  double2 x;
+  asm volatile("ld.global.cg.v2.f64 {%0, %1}, [%2];" : "=d"(x.x), "=d"(x.y) : "l"(p));
+  return x;
+}
 __device__ inline void __stcg(float* p, float x) {
   asm("st.global.cg.f32 [%0], %1;" ::"l"(p), "f"(x) : "memory");
 }

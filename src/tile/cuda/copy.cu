@@ -34,6 +34,28 @@ __global__ void transpose_kernel(Size m, Size n, const D* src, Size lds, D* dst,
   }
 }
 
+template <class D>
+__global__ void mirror_kernel(Size n, D* a, Size lda) {
+  __shared__ D tile[kTile][kTile + 1];
+  const Size i0 = static_cast<Size>(blockIdx.x) * kTile;
+  for (Size j0 = static_cast<Size>(blockIdx.y) * kTile; j0 <= i0;
+       j0 += static_cast<Size>(gridDim.y) * kTile) {
+    for (int j = static_cast<int>(threadIdx.y); j < kTile; j += kTileRows) {
+      if (i0 + threadIdx.x < n && j0 + j < n) {
+        tile[j][threadIdx.x] = a[i0 + threadIdx.x + (j0 + j) * lda];
+      }
+    }
+    __syncthreads();
+    for (int i = static_cast<int>(threadIdx.y); i < kTile; i += kTileRows) {
+      const Size row = i0 + i, column = j0 + threadIdx.x;
+      if (row < n && column < row) {
+        a[column + row * lda] = conjugate(tile[threadIdx.x][i]);
+      }
+    }
+    __syncthreads();
+  }
+}
+
 }  // namespace
 
 template <class T>
@@ -67,6 +89,18 @@ void Cuda::copy_blocks(Lane& lane, Size m, Size n, Size count, const T* src, Siz
       [=] __device__(Size i, Size j, DeviceType<T> x) {
         to[i + j % n * ldd + j / n * dst_step] = x;
       });
+}
+
+// Blocks on and below the diagonal, by way of shared memory.
+template <class T>
+void Cuda::mirror(Lane& lane, Size n, T* a, Size lda) {
+  if (n <= 1) {
+    return;
+  }
+  const auto edge = static_cast<unsigned>(ceil_div(n, kTile));
+  mirror_kernel<<<dim3(edge, std::min<unsigned>(edge, kMaxGridY)), dim3(kTile, kTileRows), 0,
+                  lane.stream()>>>(n, on_device(a), lda);
+  JAXMG_CUDA_CHECK(cudaGetLastError());
 }
 
 template <class T>
@@ -131,6 +165,7 @@ void Cuda::random_vector(Lane& lane, Size n, Size first, Real<T> scale, T* v) {
   template void Cuda::copy<T>(Lane&, Size, Size, const T*, Size, T*, Size);                   \
   template void Cuda::copy_blocks<T>(Lane&, Size, Size, Size, const T*, Size, Size, T*, Size, \
                                      Size);                                                   \
+  template void Cuda::mirror<T>(Lane&, Size, T*, Size);                                       \
   template void Cuda::transpose<T>(Lane&, Size, Size, const T*, Size, T*, Size, bool);        \
   template void Cuda::fill<T>(Lane&, Size, Size, T, T, T*, Size);                             \
   template void Cuda::fill_if_failed<T>(Lane&, const Info*, Size, Size, T, T*, Size);         \

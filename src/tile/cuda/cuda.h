@@ -187,15 +187,32 @@ struct Cuda {
   template <class T>
   static void real_diagonal(Lane& lane, Size n, T* a, Size stride);
   template <class T>
-  static void householder_panel(Lane& lane, Size m, Size w, T* a, Size lda, T* r, Size ldr, T* t,
-                                Size ldt, void* work);
+  static void mirror(Lane& lane, Size n, T* a, Size lda);
+  template <class T>
+  static void householder_panel(Lane& lane, Size m, Size w, T* a, Size lda, T* r, Size ldr, T* tau,
+                                void* work);
+  template <class T>
+  static void reflector_factor(Lane& lane, Size k, const T* gram, Size ldg, const T* tau, T* t,
+                               Size ldt);
+  template <class T>
+  static void reflector_diagonal(Lane& lane, Size k, const T* tau, T* u, Size ldu);
   template <class T>
   static void store_band(Lane& lane, Size m, Size w, Size b, const T* block, Size ldb, T* band,
                          Size ld);
   template <class T>
-  static void chase(Lane& lane, const SweepBatch& batch, T* band, Size ld, T* v, void* work);
+  static void chase(Lane& lane, const SweepBatch& batch, T* band, Size ld, T* v, void* work,
+                    Info* info);
   template <class T>
-  static void pack_sweeps(Lane& lane, const SweepGroup& group, const T* v, T* packed);
+  static void pack_sweeps(Lane& lane, const SweepBatch& batch, const T* v, T* packed);
+  template <class T>
+  static void apply_sweeps(Lane& lane, const SweepBatch& batch, T* packed, Size columns, T* x,
+                           Size ldx, T* products, Info* info);
+  // The same by matrix products, for bands of any width.
+  template <class T>
+  static void pack_any_sweeps(Lane& lane, const SweepBatch& batch, const T* v, T* packed);
+  template <class T>
+  static void apply_any_sweeps(Lane& lane, const SweepBatch& batch, const T* packed, Size columns,
+                               T* x, Size ldx, T* products);
   template <class T>
   static void tridiagonal_part(Lane& lane, Size n, const T* band, Size ld, double* d, double* e);
   template <class T>
@@ -207,18 +224,37 @@ struct Cuda {
   template <class R>
   static void gather_rows(Lane& lane, Size m, const Size* index, Size n, const R* src, Size lds,
                           R* dst, Size ldd, void* work);
+  static constexpr Size tridiagonal_leaf = 64;
+  static constexpr Size merge_alone = 1024;
+  static constexpr Size merge_whole = 512;
   template <class R>
-  static void rotate_rows(Lane& lane, Size count, const Rotation* rotations, Size n, R* a, Size lda,
-                          void* work);
-  static bool secular_roots(Lane& lane, Size k, const double* d, const double* z, double rho,
-                            Size first, Size count, Size* origin, double* tau, void* work);
-  static void secular_weights(Lane& lane, Size k, const double* d, const double* z,
-                              const Size* origin, const double* tau, Size first, Size count,
-                              double* weights, void* work);
+  static void tridiagonal_leaves(Lane& lane, Size n, Size size, const MergeState& state, Size begin,
+                                 Size end, R* q, Size ldq);
   template <class R>
-  static void secular_vectors(Lane& lane, Size k, const double* d, const double* weights,
-                              const Size* origin, const double* tau, const Size* place, Size count,
-                              const Size* roots, R* u, Size ldu, void* work);
+  static void merge_weights(Lane& lane, const MergeLevel& level, const MergeState& state,
+                            Size begin, Size end, const R* q, Size ldq);
+  static void deflate(Lane& lane, const MergeLevel& level, const MergeState& state, double eps,
+                      double norm);
+  template <class R>
+  static void rotate_columns(Lane& lane, const MergeLevel& level, const MergeState& state,
+                             Size begin, Size end, R* q, Size ldq);
+  template <class R>
+  static void arrange_columns(Lane& lane, const MergeLevel& level, const MergeState& state,
+                              Size begin, Size end, const R* q, R* work, Size ld);
+  static void secular_roots(Lane& lane, const MergeLevel& level, const MergeState& state,
+                            Size first, Size last);
+  static void secular_weights(Lane& lane, const MergeLevel& level, const MergeState& state,
+                              Size first, Size last);
+  static void merged_values(Lane& lane, const MergeLevel& level, const MergeState& state);
+  static void merge_counts(Lane& lane, const MergeLevel& level, const MergeState& state,
+                           MergeCounts* counts);
+  template <class R>
+  static void secular_vectors(Lane& lane, const MergeLevel& level, const MergeState& state,
+                              Size node, Size k, Size first, Size count, const Size* roots, R* u,
+                              Size ldu, double* work);
+  template <class R>
+  static void merge_vectors(Lane& lane, const MergeLevel& level, const MergeState& state,
+                            Size first, Size count, R* u);
   static void bisect(Lane& lane, Size n, const double* d, const double* e2, double low, double high,
                      double tolerance, Size first, Size count, double* w, void* work);
 

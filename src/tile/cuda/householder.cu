@@ -1,11 +1,15 @@
-// The QR of a panel: one kernel per column, over all multiprocessors.
+// The QR of a panel where it does not fit the registers of a device (householder_grid.h): one
+// kernel per column, over all multiprocessors. And the triangular factor of its reflectors.
 #include <limits>
+#include <stdexcept>
 
 #include "tile/cuda/cuda.h"
+#include "tile/cuda/householder_grid.h"
 #include "tile/cuda/launch.h"
 #include "tile/cuda/reduce.h"
 #include "tile/cuda/reflector.h"
 #include "tile/cuda/scalar.h"
+#include "tile/eigen.h"
 
 namespace jaxmg::tile {
 namespace {
@@ -23,8 +27,7 @@ struct PanelArguments {
   Size lda;
   D* r;
   Size ldr;
-  D* t;
-  Size ldt;
+  D* tau;
   Size rows;  // of a block
   int blocks;
   D* sums;  // blocks x w
@@ -42,13 +45,13 @@ struct PanelPart {
   D* dots;  // w
 };
 
-// dots <- v_j^H a_l for all columns, from the sums over rows below j that the launch before has
-// left, s_l = sum_i>j conj(a_ij) a_il:   v_j^H a_l = a_jl + conj(scale) s_l
+// dots <- v_j^H a_l for the columns after j, from the sums over rows below j that the launch before
+// has left, s_l = sum_i>j conj(a_ij) a_il:   v_j^H a_l = a_jl + conj(scale) s_l
 template <class D, class R>
 __device__ ReflectorScalars<D, R> find_reflector(const PanelArguments<D>& p,
                                                  const PanelPart<D>& part, int j, const D* sums,
                                                  const D* row, R smallest) {
-  for (int l = part.warp; l < p.w; l += kWarps) {
+  for (int l = j + part.warp; l < p.w; l += kWarps) {
     D sum = element<D>(R{0});
     for (int block = part.lane; block < p.blocks; block += 32) {
       sum = sum + sums[static_cast<Size>(block) * p.w + l];
@@ -64,23 +67,11 @@ __device__ ReflectorScalars<D, R> find_reflector(const PanelArguments<D>& p,
     part.v[i - part.begin] = i > j ? h.scale * p.a[i + j * p.lda] : element<D>(R(i == j ? 1 : 0));
   }
   __syncthreads();
-  for (int l = static_cast<int>(threadIdx.x); l < p.w; l += kThreads) {
-    part.dots[l] = row[l] + conjugate(h.scale) * part.dots[l];  // of no use for l = j
+  for (int l = j + 1 + static_cast<int>(threadIdx.x); l < p.w; l += kThreads) {
+    part.dots[l] = row[l] + conjugate(h.scale) * part.dots[l];
   }
   __syncthreads();
   return h;
-}
-
-// Column j of T, from columns before j, which are finished reflectors.
-template <class D, class R>
-__device__ void extend_factor(const PanelArguments<D>& p, const D* dots, D tau, int j) {
-  for (int i = static_cast<int>(threadIdx.x); i < p.k; i += kThreads) {
-    D sum = element<D>(R{0});
-    for (int l = i; l < j; ++l) {
-      sum = sum + p.t[i + l * p.ldt] * conjugate(dots[l]);
-    }
-    p.t[i + j * p.ldt] = i < j ? element<D>(R{0}) - tau * sum : i == j ? tau : element<D>(R{0});
-  }
 }
 
 // Own rows of the panel: reflector j in column j, the columns after it updated, row j to R.
@@ -119,8 +110,8 @@ __global__ void __launch_bounds__(kThreads) panel_kernel(PanelArguments<D> p, in
   if (j >= 0) {
     const ReflectorScalars<D, R> h = find_reflector(p, part, j, p.sums + ((j + 1) & 1) * all,
                                                     p.row + ((j + 1) & 1) * p.w, smallest);
-    if (blockIdx.x == 0) {
-      extend_factor<D, R>(p, part.dots, h.tau, j);
+    if (blockIdx.x == 0 && threadIdx.x == 0) {
+      p.tau[j] = h.tau;
     }
     apply_reflector(p, part, h, j);
     __syncthreads();
@@ -130,7 +121,7 @@ __global__ void __launch_bounds__(kThreads) panel_kernel(PanelArguments<D> p, in
   }
   D* const out = p.sums + (j & 1) * all + static_cast<Size>(blockIdx.x) * p.w;
   D* const next_row = p.row + (j & 1) * p.w;
-  for (int l = part.warp; l < p.w; l += kWarps) {
+  for (int l = j + 1 + part.warp; l < p.w; l += kWarps) {
     D sum = element<D>(R{0});
     for (Size i = part.begin + part.lane; i < part.end; i += 32) {
       const D x = p.a[i + l * p.lda];
@@ -147,20 +138,69 @@ __global__ void __launch_bounds__(kThreads) panel_kernel(PanelArguments<D> p, in
   }
 }
 
+constexpr int kFactorThreads = 1024;
+constexpr int kFactorEdge = 64;  // the most reflectors of reflector_factor
+
+// With N the strict upper triangle of V^H V and D = diag(tau):
+//
+//   T = inv(inv(D) + N) = D inv(I + N D)
+//
+// Blocks of s x s on the diagonal of X = inv(I + N D) are inverses of those of I + N D; two
+// neighbours make one of twice the size: X_12 = -X_11 (N D)_12 X_22.
+template <class D, class R>
+__global__ void __launch_bounds__(kFactorThreads)
+    factor_kernel(int k, const D* gram, Size ldg, const D* tau, D* t, Size ldt) {
+  extern __shared__ __align__(16) char memory[];
+  constexpr int ld = kFactorEdge + 1;
+  D* const x = reinterpret_cast<D*>(memory);  // row i, column j at i + j ld
+  D* const y = x + kFactorEdge * ld;
+  const D zero = element<D>(R{0});
+  const int thread = static_cast<int>(threadIdx.x);
+  for (int e = thread; e < kFactorEdge * kFactorEdge; e += kFactorThreads) {
+    const int i = e % kFactorEdge, j = e / kFactorEdge;
+    x[i + j * ld] = i == j ? element<D>(R{1}) : i < j && j < k ? gram[i + j * ldg] * tau[j] : zero;
+  }
+  __syncthreads();
+  for (int s = 1; s < kFactorEdge && s < k; s *= 2) {
+    // Element (i, j) of the upper right block of each pair.
+    for (int e = thread; e < kFactorEdge / 2 * s; e += kFactorThreads) {
+      const int i = e % s, j = e / s % s, first = e / (s * s) * 2 * s;
+      D sum = zero;
+      for (int l = 0; l <= j; ++l) {
+        sum = sum + x[first + i + (first + s + l) * ld] * x[first + s + l + (first + s + j) * ld];
+      }
+      y[e] = sum;
+    }
+    __syncthreads();
+    for (int e = thread; e < kFactorEdge / 2 * s; e += kFactorThreads) {
+      const int i = e % s, j = e / s % s, pair = e / (s * s), first = pair * 2 * s;
+      D sum = zero;
+      for (int l = i; l < s; ++l) {
+        sum = sum - x[first + i + (first + l) * ld] * y[pair * s * s + l + j * s];
+      }
+      x[first + i + (first + s + j) * ld] = sum;
+    }
+    __syncthreads();
+  }
+  for (int e = thread; e < k * k; e += kFactorThreads) {
+    const int i = e % k, j = e / k;
+    t[i + j * ldt] = i <= j ? tau[i] * x[i + j * ld] : zero;
+  }
+}
+
 }  // namespace
 
 template <class T>
-void Cuda::householder_panel(Lane& lane, Size m, Size w, T* a, Size lda, T* r, Size ldr, T* t,
-                             Size ldt, void* work) {
+void Cuda::householder_panel(Lane& lane, Size m, Size w, T* a, Size lda, T* r, Size ldr, T* tau,
+                             void* work) {
   using D = DeviceType<T>;
   using R = Real<T>;
   const Size k = std::min(m, w);
-  if (k <= 0) {
+  if (k <= 0 || householder_grid(lane, m, w, a, lda, r, ldr, tau, work)) {
     return;
   }
-  PanelArguments<D> p{
-      m,   narrow(w), narrow(k), on_device(a), lda,    on_device(r), ldr, on_device(t),
-      ldt, 0,         0,         nullptr,      nullptr};
+  PanelArguments<D> p{m, narrow(w), narrow(k), on_device(a), lda, on_device(r), ldr, on_device(tau),
+                      0, 0,         nullptr,   nullptr};
   p.rows = std::clamp<Size>(ceil_div(m, Size{128}), 32, kMostRows);
   p.blocks = narrow(ceil_div(m, p.rows));
   if (p.blocks > kMostBlocks) {
@@ -171,13 +211,46 @@ void Cuda::householder_panel(Lane& lane, Size m, Size w, T* a, Size lda, T* r, S
   const std::size_t shared = static_cast<std::size_t>(p.rows + w) * sizeof(D);
   for (int j = -1; j < p.k; ++j) {
     panel_kernel<D, R><<<static_cast<unsigned>(p.blocks), kThreads, shared, lane.stream()>>>(
-        p, j, std::numeric_limits<R>::min());
+        p, j, kLeastSquare<R>);
     JAXMG_CUDA_CHECK(cudaGetLastError());
   }
 }
 
-#define JAXMG_INSTANTIATE(T) \
-  template void Cuda::householder_panel<T>(Lane&, Size, Size, T*, Size, T*, Size, T*, Size, void*);
+template <class T>
+void Cuda::reflector_factor(Lane& lane, Size k, const T* gram, Size ldg, const T* tau, T* t,
+                            Size ldt) {
+  using D = DeviceType<T>;
+  if (k <= 0) {
+    return;
+  }
+  if (k > kFactorEdge) {
+    throw std::logic_error("reflector_factor: too many reflectors");
+  }
+  constexpr std::size_t shared = kFactorEdge * (kFactorEdge + 1 + kFactorEdge / 4) * sizeof(D);
+  const auto kernel = factor_kernel<D, Real<T>>;
+  JAXMG_CUDA_CHECK(cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
+                                        cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                        static_cast<int>(shared)));
+  kernel<<<1, kFactorThreads, shared, lane.stream()>>>(narrow(k), on_device(gram), ldg,
+                                                       on_device(tau), on_device(t), ldt);
+  JAXMG_CUDA_CHECK(cudaGetLastError());
+}
+
+template <class T>
+void Cuda::reflector_diagonal(Lane& lane, Size k, const T* tau, T* u, Size ldu) {
+  using D = DeviceType<T>;
+  const D* from = on_device(tau);
+  D* to = on_device(u);
+  for_each(lane, k, 1, [=] __device__(Size i, Size) {
+    const D x = from[i];
+    to[i * (ldu + 1)] = square(x) == Real<T>(0) ? element<D>(kNoReflector<Real<T>>) : reciprocal(x);
+  });
+}
+
+#define JAXMG_INSTANTIATE(T)                                                                  \
+  template void Cuda::householder_panel<T>(Lane&, Size, Size, T*, Size, T*, Size, T*, void*); \
+  template void Cuda::reflector_factor<T>(Lane&, Size, const T*, Size, const T*, T*, Size);   \
+  template void Cuda::reflector_diagonal<T>(Lane&, Size, const T*, T*, Size);
 JAXMG_INSTANTIATE(float)
 JAXMG_INSTANTIATE(double)
 JAXMG_INSTANTIATE(std::complex<float>)

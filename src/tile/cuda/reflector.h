@@ -15,8 +15,7 @@ struct ReflectorScalars {
   R beta;
 };
 
-// alpha = x_0, tail = |x_1|^2 + |x_2|^2 + ...; of a matrix of norm about 1, beside which the
-// smallest normal number is nothing.
+// alpha = x_0, tail = |x_1|^2 + |x_2|^2 + ...; smallest: see kLeastSquare in tile/eigen.h.
 template <class D, class R>
 __device__ ReflectorScalars<D, R> reflector_scalars(D alpha, R tail, R smallest) {
   const R imaginary = imaginary_part(alpha);

@@ -1,12 +1,11 @@
-// Operations of divide and conquer and of bisection. Their small operands come from the host and go
-// back there.
+// Bisection, and numbers that come from the host or go there. LAPACK: xSTEBZ.
+#include <algorithm>
+#include <cmath>
 #include <vector>
 
 #include "tile/cuda/cuda.h"
 #include "tile/cuda/launch.h"
 #include "tile/cuda/scalar.h"
-#include "tile/secular.h"
-#include "tile/sturm.h"
 
 namespace jaxmg::tile {
 namespace {
@@ -47,119 +46,77 @@ class Upload {
   char* next_;
 };
 
-template <class R>
-__global__ void vectors_kernel(Size k, const double* d, const double* weights, const Size* origin,
-                               const double* tau, const Size* place, const Size* roots, R* u,
-                               Size ldu) {
-  __shared__ double shared[kThreads];
-  const Size root = roots[blockIdx.x];
-  const double pole = d[origin[root]], shift = tau[root];
-  double squares = 0;
-  for (Size j = threadIdx.x; j < k; j += kThreads) {
-    const double x = weights[j] / ((d[j] - pole) - shift);
-    squares += x * x;
-  }
-  shared[threadIdx.x] = squares;
-  for (unsigned width = kThreads / 2; width > 0; width /= 2) {
-    __syncthreads();
-    if (threadIdx.x < width) {
-      shared[threadIdx.x] += shared[threadIdx.x + width];
+constexpr int kBisectThreads = 64;
+constexpr int kBisectRows = 512;  // in shared memory at a time
+constexpr int kUnscaled = 8;      // rows between two changes of scale
+
+// The power of two that brings max(|a|, |b|) to [1, 2).
+__device__ double normalising(double a, double b) {
+  const int high = __double2hiint(fmax(fabs(a), fabs(b))) & 0x7ff00000;
+  return __hiloint2double(0x7fe00000 - high, 0);
+}
+
+// One thread an eigenvalue. With p_i the leading principal minors of T - x I,
+//
+//   p_i = (d_i - x) p_i-1 - e_i-1^2 p_i-2,
+//
+// the number of changes of sign is the number of eigenvalues below x; there are no divisions to
+// wait for. T is scaled by 2^-exponent to a norm of about 1 and its e^2 are at least 2^-120, which
+// perturbs it by less than a rounding error: then kUnscaled minors neither overflow nor vanish.
+__global__ void __launch_bounds__(kBisectThreads)
+    bisect_kernel(Size n, const double* d, const double* e2, int exponent, double low, double high,
+                  int turns, Size first, Size count, double* w) {
+  __shared__ double diagonal[kBisectRows];
+  __shared__ double square[kBisectRows];
+  const double least = ldexp(1.0, -120);
+  const Size own = static_cast<Size>(blockIdx.x) * kBisectThreads + threadIdx.x;
+  const int index = static_cast<int>(first + (own < count ? own : count - 1));
+  double lo = ldexp(low, -exponent), hi = ldexp(high, -exponent);
+  for (int turn = 0; turn < turns; ++turn) {
+    const double x = 0.5 * (lo + hi);
+    double before = 0, last = 1;
+    int changes = 0;
+    for (Size base = 0; base < n; base += kBisectRows) {
+      const int rows = static_cast<int>(n - base < kBisectRows ? n - base : kBisectRows);
+      __syncthreads();
+      for (int i = static_cast<int>(threadIdx.x); i < rows; i += kBisectThreads) {
+        diagonal[i] = ldexp(d[base + i], -exponent);
+        const double scaled = base + i > 0 ? ldexp(e2[base + i - 1], -2 * exponent) : 0;
+        square[i] = base + i > 0 ? fmax(scaled, least) : 0;
+      }
+      __syncthreads();
+      const auto minor = [&](int i) {
+        const double next = fma(diagonal[i] - x, last, -(square[i] * before));
+        changes += static_cast<unsigned>(__double2hiint(next) ^ __double2hiint(last)) >> 31;
+        before = last;
+        last = next;
+      };
+      const auto scale = [&] {
+        const double factor = normalising(before, last);
+        before *= factor;
+        last *= factor;
+      };
+      int i = 0;
+      for (; i + kUnscaled <= rows; i += kUnscaled) {
+#pragma unroll
+        for (int j = 0; j < kUnscaled; ++j) {
+          minor(i + j);
+        }
+        scale();
+      }
+      for (; i < rows; ++i) {
+        minor(i);
+      }
+      scale();
     }
+    (changes > index ? hi : lo) = x;
   }
-  __syncthreads();
-  const double scale = 1 / sqrt(shared[0]);
-  for (Size j = threadIdx.x; j < k; j += kThreads) {
-    u[place[j] + blockIdx.x * ldu] = static_cast<R>(weights[j] / ((d[j] - pole) - shift) * scale);
-  }
-}
-
-// One thread a column, all rotations in turn.
-template <class R>
-__global__ void rotate_kernel(Size count, const Rotation* rotations, Size n, R* a, Size lda) {
-  const Size j = static_cast<Size>(blockIdx.x) * blockDim.x + threadIdx.x;
-  if (j >= n) {
-    return;
-  }
-  R* const column = a + j * lda;
-  for (Size r = 0; r < count; ++r) {
-    const Rotation rotation = rotations[r];
-    const R c = static_cast<R>(rotation.c), s = static_cast<R>(rotation.s);
-    const R x = column[rotation.first], y = column[rotation.second];
-    column[rotation.first] = c * x + s * y;
-    column[rotation.second] = c * y - s * x;
+  if (own < count) {
+    w[own] = ldexp(0.5 * (lo + hi), exponent);
   }
 }
-
-constexpr int kSmallBlock = 64;  // for threads that each do much
 
 }  // namespace
-
-bool Cuda::secular_roots(Lane& lane, Size k, const double* d, const double* z, double rho,
-                         Size first, Size count, Size* origin, double* tau, void* work) {
-  if (count <= 0) {
-    return true;
-  }
-  Upload upload(lane, work);
-  const double* const dd = upload.put(k, d);
-  const double* const dz = upload.put(k, z);
-  double* const dtau = upload.room<double>(count);
-  Size* const dorigin = upload.room<Size>(count);
-  Size* const failed = upload.room<Size>(1);
-  JAXMG_CUDA_CHECK(cudaMemsetAsync(failed, 0, sizeof(Size), lane.stream()));
-  double squares = 0;
-  for (Size j = 0; j < k; ++j) {
-    squares += z[j] * z[j];
-  }
-  for_each(lane, count, 1, [=] __device__(Size i, Size) {
-    const SecularRoot root = secular_root(k, dd, dz, rho, squares, first + i);
-    dorigin[i] = root.origin;
-    dtau[i] = root.tau;
-    if (!root.converged) {
-      *failed = 1;
-    }
-  });
-  Size any = 0;
-  upload.get(count, dorigin, origin + first);
-  upload.get(count, dtau, tau + first);
-  upload.get(Size{1}, failed, &any);
-  return any == 0;
-}
-
-void Cuda::secular_weights(Lane& lane, Size k, const double* d, const double* z, const Size* origin,
-                           const double* tau, Size first, Size count, double* weights, void* work) {
-  if (count <= 0) {
-    return;
-  }
-  Upload upload(lane, work);
-  const double* const dd = upload.put(k, d);
-  const double* const dz = upload.put(k, z);
-  const double* const dtau = upload.put(k, tau);
-  const Size* const dorigin = upload.put(k, origin);
-  double* const result = upload.room<double>(count);
-  for_each(lane, count, 1, [=] __device__(Size i, Size) {
-    result[i] = secular_weight(k, dd, dz, dorigin, dtau, first + i);
-  });
-  upload.get(count, result, weights + first);
-}
-
-template <class R>
-void Cuda::secular_vectors(Lane& lane, Size k, const double* d, const double* weights,
-                           const Size* origin, const double* tau, const Size* place, Size count,
-                           const Size* roots, R* u, Size ldu, void* work) {
-  if (k <= 0 || count <= 0) {
-    return;
-  }
-  Upload upload(lane, work);
-  const double* const dd = upload.put(k, d);
-  const double* const dweights = upload.put(k, weights);
-  const double* const dtau = upload.put(k, tau);
-  const Size* const dorigin = upload.put(k, origin);
-  const Size* const dplace = upload.put(k, place);
-  const Size* const droots = upload.put(count, roots);
-  vectors_kernel<R><<<static_cast<unsigned>(count), kThreads, 0, lane.stream()>>>(
-      k, dd, dweights, dorigin, dtau, dplace, droots, u, ldu);
-  JAXMG_CUDA_CHECK(cudaGetLastError());
-}
 
 void Cuda::bisect(Lane& lane, Size n, const double* d, const double* e2, double low, double high,
                   double tolerance, Size first, Size count, double* w, void* work) {
@@ -169,12 +126,16 @@ void Cuda::bisect(Lane& lane, Size n, const double* d, const double* e2, double 
   Upload upload(lane, work);
   const double* const dd = upload.put(n, d);
   const double* const de2 = upload.put(n - 1, e2);
-  double* const result = upload.room<double>(round_up(count, kSturmWidth));
-  const double least = least_pivot(n, e2);
-  for_each(lane, ceil_div(count, Size{kSturmWidth}), 1, [=] __device__(Size i, Size) {
-    sturm_bisect(n, dd, de2, low, high, tolerance, least, first + i * kSturmWidth,
-                 result + i * kSturmWidth);
-  });
+  double* const result = upload.room<double>(count);
+  const double largest = std::max(std::fabs(low), std::fabs(high));
+  const int exponent = largest > 0 ? std::ilogb(largest) : 0;
+  int turns = 0;
+  for (double width = high - low; width > tolerance; width *= 0.5) {
+    ++turns;
+  }
+  bisect_kernel<<<static_cast<unsigned>(ceil_div(count, Size{kBisectThreads})), kBisectThreads, 0,
+                  lane.stream()>>>(n, dd, de2, exponent, low, high, turns, first, count, result);
+  JAXMG_CUDA_CHECK(cudaGetLastError());
   upload.get(count, result, w + first);
 }
 
@@ -219,28 +180,11 @@ void Cuda::gather_rows(Lane& lane, Size m, const Size* index, Size n, const R* s
            [=] __device__(Size i, Size j) { dst[i + j * ldd] = src[rows[i] + j * lds]; });
 }
 
-template <class R>
-void Cuda::rotate_rows(Lane& lane, Size count, const Rotation* rotations, Size n, R* a, Size lda,
-                       void* work) {
-  if (count <= 0 || n <= 0) {
-    return;
-  }
-  const Rotation* const list = Upload(lane, work).put(count, rotations);
-  rotate_kernel<R>
-      <<<static_cast<unsigned>(ceil_div(n, kSmallBlock)), kSmallBlock, 0, lane.stream()>>>(
-          count, list, n, a, lda);
-  JAXMG_CUDA_CHECK(cudaGetLastError());
-}
-
-#define JAXMG_INSTANTIATE(R)                                                                      \
-  template void Cuda::secular_vectors<R>(Lane&, Size, const double*, const double*, const Size*,  \
-                                         const double*, const Size*, Size, const Size*, R*, Size, \
-                                         void*);                                                  \
-  template void Cuda::to_host<R>(Lane&, Size, const R*, double*);                                 \
-  template void Cuda::from_host<R>(Lane&, Size, Size, const double*, Size, R*, Size);             \
-  template void Cuda::gather_rows<R>(Lane&, Size, const Size*, Size, const R*, Size, R*, Size,    \
-                                     void*);                                                      \
-  template void Cuda::rotate_rows<R>(Lane&, Size, const Rotation*, Size, R*, Size, void*);
+#define JAXMG_INSTANTIATE(R)                                                                   \
+  template void Cuda::to_host<R>(Lane&, Size, const R*, double*);                              \
+  template void Cuda::from_host<R>(Lane&, Size, Size, const double*, Size, R*, Size);          \
+  template void Cuda::gather_rows<R>(Lane&, Size, const Size*, Size, const R*, Size, R*, Size, \
+                                     void*);
 JAXMG_INSTANTIATE(float)
 JAXMG_INSTANTIATE(double)
 #undef JAXMG_INSTANTIATE

@@ -7,7 +7,7 @@
 
 #include "core/types.h"
 
-namespace jaxmg {
+namespace jaxmg::tile {
 
 // d (n) <- eigenvalues, not sorted; e (n - 1) is destroyed; z (n x rows, column-major, leading
 // dimension n) holds the transposes of some rows of a matrix Z and becomes those of Z times the
@@ -79,4 +79,4 @@ inline bool tridiagonal_ql(Size n, double* d, double* e, double* z, Size rows) {
   return true;
 }
 
-}  // namespace jaxmg
+}  // namespace jaxmg::tile

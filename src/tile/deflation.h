@@ -13,7 +13,7 @@
 #include "core/types.h"
 #include "tile/eigen.h"
 
-namespace jaxmg {
+namespace jaxmg::tile {
 
 // A merge of two halves of a tridiagonal matrix, `top` rows and columns in the first of them.
 // Columns are those of the block diagonal matrix of the halves' eigenvectors.
@@ -138,4 +138,4 @@ inline Deflation deflate(const std::vector<double>& d, std::vector<double> z, do
   return Deflator(d, std::move(z), rho, top, tolerance).run();
 }
 
-}  // namespace jaxmg
+}  // namespace jaxmg::tile
