@@ -30,7 +30,6 @@ from ._matmul import Ring
 from ._operands import on_all_devices, pad_rows
 from ._rows import keep_rows
 
-EQUAL = 8.0  # eigenvalues closer than this times eps max|w| count as equal
 NO_TANGENT = np.zeros((8,), jax.dtypes.float0)
 
 
@@ -51,12 +50,17 @@ def decompose(r: ResolvedEig, a: Array) -> tuple[Array, Array, Array]:
     return w, v, info
 
 
+def rounding(w: Array) -> Array:
+    """8 sqrt(n) eps max|w|: eigenvalues, or singular values, that differ by less count as equal."""
+    eps = float(jnp.finfo(w.dtype).eps)
+    return 8 * max(1, w.shape[-1]) ** 0.5 * eps * jnp.max(jnp.abs(lax.stop_gradient(w)))
+
+
 def inverse_gaps(ring: Ring, w: Array, rows: int) -> Array:
     """1 / (w_j - w_i) with rows split over the ranks; zero for equal numbers."""
     mine = _matmul.rows(ring, pad_rows(w, rows))
     gap = w[None, :] - mine[:, None]
-    limit = EQUAL * float(jnp.finfo(w.dtype).eps) * jnp.max(jnp.abs(lax.stop_gradient(w)))
-    differ = jnp.abs(gap) > limit
+    differ = jnp.abs(gap) > rounding(w)
     return jnp.where(differ, 1 / jnp.where(differ, gap, 1), 0)
 
 

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from . import _calls, _ring
-from ._eig import EQUAL, NO_TANGENT
+from ._eig import NO_TANGENT, rounding
 from ._eig_primitives import ResolvedEig, _block
 from ._hermitian import valid_part, weight
 from ._manual import enter, looped
@@ -72,7 +72,7 @@ def _decompose_jvp(
     m = weight(r.triangle) * (t + jnp.conj(_ring.transposed(layout, rank, t, r.n)))
     ends = jnp.pad(w, (0, v.shape[0] * layout.ranks - r.n))
     gap = w[None, :] - lax.dynamic_slice_in_dim(ends, rank * v.shape[0], v.shape[0])[:, None]
-    limit = EQUAL * float(jnp.finfo(w.dtype).eps) * jnp.max(jnp.abs(lax.stop_gradient(w)))
+    limit = rounding(w)
     differ = jnp.abs(gap) > limit
     inverse = jnp.where(differ, 1 / jnp.where(differ, gap, 1), 0)
     dv = _ring.times(layout, rank, v, inverse.astype(m.dtype) * m, r.n)

@@ -20,7 +20,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from . import _matmul
-from ._eig import EQUAL, NO_TANGENT
+from ._eig import NO_TANGENT, rounding
 from ._eig_primitives import resolve_eig, syevd_p
 from ._matmul import Ring
 from ._operands import on_all_devices, pad_rows
@@ -52,7 +52,7 @@ def inverse_sums(ring: Ring, w: Array, rows: int) -> Array:
     """1 / (w_i + w_j) with rows split over the ranks; zero where both are zero."""
     mine = _matmul.rows(ring, pad_rows(w, rows))
     total = w[None, :] + mine[:, None]
-    limit = EQUAL * float(jnp.finfo(w.dtype).eps) * jnp.max(jnp.abs(lax.stop_gradient(w)))
+    limit = rounding(w)
     positive = total > limit
     return jnp.where(positive, 1 / jnp.where(positive, total, 1), 0)
 
@@ -99,7 +99,7 @@ class _Spectral:
     def divide(self, y: Array) -> Array:
         """Y H^-1."""
         ring, v = self.ring, self.v
-        limit = EQUAL * float(jnp.finfo(self.w.dtype).eps) * jnp.max(jnp.abs(self.w))
+        limit = rounding(self.w)
         positive = self.w > limit
         inverse = jnp.where(positive, 1 / jnp.where(positive, self.w, 1), 0).astype(y.dtype)
 

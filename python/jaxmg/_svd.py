@@ -28,7 +28,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from . import _matmul
-from ._eig import EQUAL, NO_TANGENT, inverse_gaps
+from ._eig import NO_TANGENT, inverse_gaps, rounding
 from ._eig_primitives import ResolvedEig, resolve_eig, syevd_p
 from ._matmul import Ring
 from ._operands import on_all_devices
@@ -120,8 +120,7 @@ def _decompose_jvp(r: ResolvedSvd, primals: Sequence[Any], tangents: Sequence[An
     du = _matmul.times(ring, u, f + jnp.where(diagonal, 2 * g, g))
     dv = _matmul.times(ring, v, f - jnp.where(diagonal, 0, g))
     if r.m > r.n:
-        limit = EQUAL * float(jnp.finfo(s.dtype).eps) * jnp.max(lax.stop_gradient(s))
-        positive = s > limit
+        positive = s > rounding(s)
         inverse = jnp.where(positive, 1 / jnp.where(positive, s, 1), 0).astype(p.dtype)
         du = du + (dav - _matmul.times(ring, u, p)) * inverse
     return (u, s, v, info), (du, ds, dv, NO_TANGENT)

@@ -190,7 +190,7 @@ def syevd(
     repeated eigenvalue. None is singled out here, so that they may differ between numbers of
     devices; derivatives take v^H dv = 0. Derivatives of any order exist of w if eigenvalues are
     distinct, and of functions that do not depend on the choice in any case; eigenvalues that
-    differ by less than 8 eps max|w| count as equal. See ``docs/derivatives.md``.
+    differ by less than 8 sqrt(n) eps max|w| count as equal. See ``docs/derivatives.md``.
 
     Example:
         >>> import jax.numpy as jnp
