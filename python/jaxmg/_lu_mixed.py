@@ -17,24 +17,16 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 from jax import Array, lax
 
-from . import _calls, _lu_calls, _refinement
+from . import _lu_calls, _mixed_solve
 from ._batching import batch_factor_operation, batch_solution
 from ._dot import contract, dot
 from ._layout import Layout, Resolved
 from ._local_rows import LocalRows
 from ._lu import linear_solve
-from ._mixed import FACTOR_FAILED, ITERATIONS, NOT_CONVERGED, PATH
 from ._operands import gathered, on_all_devices, pad_rows
-from ._operation import (
-    REPLICATED,
-    Operation,
-    Specs,
-    define,
-    factor_specs,
-    rows_spec,
-    typed,
-    vector_spec,
-)
+from ._operation import REPLICATED, Operation, Specs, define, rows_spec, typed
+
+_THIN = 5  # parts of a factor after work and aux
 
 
 class MixedFactor(NamedTuple):
@@ -124,11 +116,8 @@ def _factor_block(r: Resolved, ctx: Array, a: Array) -> tuple[Array, ...]:
 
 
 def _factor_types(a: Any, *, r: Resolved) -> list[Any]:
-    rows, vector = factor_specs(a, r)
-    low = r.low
     return [
-        typed(a, r.layout, (r.padded_rows, r.n), low.dtype, rows),
-        typed(a, r.layout, (low.aux_count * r.layout.ranks,), low.dtype, vector),
+        *_mixed_solve.factor_types(a, r),
         typed(a, r.layout, (2 * r.n,), jnp.int32, REPLICATED),
         typed(a, r.layout, (8,), jnp.int32, REPLICATED),
         typed(a, r.layout, (r.n,), r.real_dtype, REPLICATED),
@@ -139,9 +128,7 @@ def _factor_types(a: Any, *, r: Resolved) -> list[Any]:
 
 def _factor_one_device(r: Resolved, a: Array) -> list[Array]:
     a = gathered(r.layout, a)[: r.n]
-    f = MixedFactor(*mixed_lu_factor_p.bind(a, r=r.on_one_rank))
-    work, aux = pad_rows(f.work, r.padded_rows), pad_rows(f.aux, r.low.aux_count * r.layout.ranks)
-    return [*f._replace(work=work, aux=aux, info=f.info.at[_calls.MADE_ON].set(1))]
+    return [*_mixed_solve.widened(r, MixedFactor(*mixed_lu_factor_p.bind(a, r=r.on_one_rank)))]
 
 
 mixed_lu_factor_p = define(
@@ -152,7 +139,7 @@ mixed_lu_factor_p = define(
         pad=lambda r, a: [pad_rows(a, r.padded_rows)],
         specs=lambda layout: (
             (rows_spec(layout),),
-            (rows_spec(layout), vector_spec(layout), *(REPLICATED,) * 5),
+            _mixed_solve.factor_operand_specs(layout, _THIN),
         ),
         makes_factor=True,
     ),
@@ -162,57 +149,6 @@ mixed_lu_factor_p = define(
 
 
 # --- solution --------------------------------------------------------------------------------
-
-
-def _over(above: Array, below: Array) -> Array:
-    """above / below, with 0 / 0 = 0."""
-    return jnp.where(above == 0, 0, above / below)
-
-
-def _system(
-    r: Resolved, ctx: Array, matrix: _Matrix, f: MixedFactor, transpose: bool
-) -> _refinement.System:
-    """(R A C) y = R b, or its transpose, and how far a y is from a backward stable solution.
-
-    In inf-norms, with eps that of the high precision, both of these must be at most 1:
-
-        || b - A x ||     / (sqrt(n) eps || A || || x ||)             as xSGESV
-        || R (b - A x) || / (sqrt(n) eps || R A C || || C^-1 x ||)
-    """
-    left, right = (f.columns, f.rows) if transpose else (f.rows, f.columns)
-    left, right = left[:, None], right[:, None]
-    norm, scaled_norm = (f.norms[2], f.norms[3]) if transpose else (f.norms[0], f.norms[1])
-    goal = float(jnp.finfo(r.dtype).eps) * max(1, r.n) ** 0.5
-    times = matrix.transposed_product if transpose else matrix.product
-
-    def precondition(residual: Array) -> Array:
-        size = jnp.max(jnp.abs(residual), axis=0)
-        size = jnp.where(jnp.isfinite(size) & (size > 0), size, jnp.ones_like(size))
-        low = (residual / size).astype(r.low.dtype)
-        low = _lu_calls.getrs(
-            r.low,
-            ctx,
-            f.work,
-            f.aux,
-            f.pivots,
-            f.info,
-            b=low,
-            replicated=True,
-            transpose=transpose,
-        )
-        return size * low.astype(residual.dtype)
-
-    def error(y: Array, residual: Array) -> Array:
-        def largest(v: Array) -> Array:
-            return jnp.max(jnp.abs(v), axis=0)
-
-        plain = _over(largest(residual / left), goal * norm * largest(right * y))
-        scaled = _over(largest(residual), goal * scaled_norm * largest(y))
-        return jnp.maximum(plain, scaled)
-
-    return _refinement.System(
-        lambda y: left * times(right * y), precondition, error, hermitian=False, agree=matrix.agree
-    )
 
 
 def _natively(
@@ -235,70 +171,41 @@ def _solve_block(
 ) -> list[Array]:
     *parts, b = arrays
     f, matrix = MixedFactor(*parts), _Matrix(r, a)
-    whole = b if replicated else matrix.whole(b)
     left, right = (f.columns, f.rows) if transpose else (f.rows, f.columns)
-    scaled = left[:, None] * whole
-    # Columns of b about 1, by powers of two.
-    _, exponent = jnp.frexp(jnp.max(jnp.abs(scaled), axis=0))
-    unit = jnp.ldexp(jnp.ones((whole.shape[1],), r.real_dtype), exponent)
-    unit = jnp.where(jnp.isfinite(unit) & (unit > 0), unit, 1)
-    usable = (f.info[0] == 0) & (f.info[_calls.MADE_ON] == 0)
-    found = _refinement.refine(_system(r, ctx, matrix, f, transpose), scaled / unit, usable)
-
-    def success(found: Any, operands: tuple[Array, Array]) -> list[Array]:
-        info = jnp.zeros_like(f.info).at[ITERATIONS].set(found.iterations)
-        x = unit * (right[:, None] * found.x)
-        return [x, info.at[PATH].set(found.path), *operands[:consume]]
-
-    def fall_back(found: Any, operands: tuple[Array, Array]) -> list[Array]:
-        a, b = operands
-        if not consume:  # a copy in the place of the low-precision factor; see _mixed
-            a = jnp.where(found.iterations >= 0, a, jnp.zeros((), r.dtype))
-        x, info, work = _natively(r, ctx, a, b, transpose)
-        why = jnp.where(usable, NOT_CONVERGED, FACTOR_FAILED)
-        info = info.at[ITERATIONS].set(why).at[PATH].set(_refinement.NATIVE)
-        return [x, info, *[work][:consume]]
-
-    x, *rest = _refinement.with_fall_back(found, success, fall_back, (a, whole))
-    return [x if replicated else matrix.own(x), *rest]
-
-
-def _solve_types(
-    a: Any, *arrays: Any, r: Resolved, replicated: bool, transpose: bool, consume: bool
-) -> list[Any]:
-    b = arrays[-1]
-    spec = REPLICATED if replicated else rows_spec(r.layout)
-    matrix = typed(a, r.layout, (r.padded_rows, r.n), a.dtype, rows_spec(r.layout))
-    return [
-        typed(a, r.layout, b.shape, b.dtype, spec),
-        typed(a, r.layout, (8,), jnp.int32, REPLICATED),
-        *[matrix][:consume],
-    ]
-
-
-def _solve_one_device(
-    r: Resolved, a: Array, *arrays: Array, replicated: bool, transpose: bool, consume: bool
-) -> list[Array]:
-    a, *parts, b = (gathered(r.layout, x) for x in (a, *arrays))
-    f, one = MixedFactor(*parts), r.on_one_rank
-    f = f._replace(
-        work=f.work[: r.n],
-        aux=f.aux[: one.low.aux_count],
-        info=f.info.at[_calls.MADE_ON].set(1 - f.info[_calls.MADE_ON]),
+    norm, scaled_norm = (f.norms[2], f.norms[3]) if transpose else (f.norms[0], f.norms[1])
+    scaled = _mixed_solve.Scaled(left[:, None], right[:, None], norm, scaled_norm)
+    factor = f.work, f.aux, f.pivots, f.info
+    equations = _mixed_solve.system(
+        r,
+        scaled,
+        matrix.transposed_product if transpose else matrix.product,
+        lambda low: _lu_calls.getrs(
+            r.low, ctx, *factor, b=low, replicated=True, transpose=transpose
+        ),
+        hermitian=False,
+        agree=matrix.agree,
     )
-    x, info, *work = mixed_lu_solve_p.bind(
-        a[: r.n], *f, b[: r.n], r=one, replicated=True, transpose=transpose, consume=consume
+    return _mixed_solve.solve_block(
+        equations,
+        scaled,
+        matrix,
+        f.info,
+        a,
+        b,
+        lambda a, b: _natively(r, ctx, a, b, transpose),
+        replicated=replicated,
+        consume=consume,
     )
-    return [pad_rows(x, b.shape[0]), info, *[pad_rows(x, r.padded_rows) for x in work]]
+
+
+def _solve_one_device(r: Resolved, *arrays: Array, **params: bool) -> list[Array]:
+    return _mixed_solve.solve_one_device(mixed_lu_solve_p.bind, MixedFactor, r, *arrays, **params)
 
 
 def _solve_specs(
     layout: Layout, *, replicated: bool, transpose: bool, consume: bool
 ) -> tuple[Specs, Specs]:
-    rows = rows_spec(layout)
-    rhs = REPLICATED if replicated else rows
-    factor = (rows, vector_spec(layout), *(REPLICATED,) * 5)
-    return (rows, *factor, rhs), (rhs, REPLICATED, *(rows,) * consume)
+    return _mixed_solve.solution_specs(layout, _THIN, replicated=replicated, consume=consume)
 
 
 mixed_lu_solve_p = define(
@@ -309,7 +216,7 @@ mixed_lu_solve_p = define(
         pad=lambda r, a, *arrays, **_: [pad_rows(a, r.padded_rows), *arrays],
         specs=_solve_specs,
     ),
-    _solve_types,
+    _mixed_solve.solution_types,
     batch_solution,
 )
 

@@ -16,7 +16,7 @@ from ._batching import batch_factor_operation, batch_solution
 from ._layout import Layout, Resolved
 from ._operands import pad_rows
 from ._operation import REPLICATED, Operation, Specs, define, rows_spec, typed, vector_spec
-from ._primitives import factor_specs, mismatch_to_nan, one_device_factor
+from ._primitives import factor_specs, made_on_these, mismatch_to_nan, one_device_factor
 
 # --- factorisation ---------------------------------------------------------------------------
 
@@ -79,8 +79,7 @@ def _solution_type(
 
 def _getrs_block(r: Resolved, ctx: Array, *operands: Array, **params: bool) -> list[Array]:
     *factor, b = operands
-    if r.exposed and r.layout.kind == "dist":
-        b = mismatch_to_nan(r, factor[3], b, 0)
+    b = made_on_these(r, factor[3], b)
     return [_lu_calls.getrs(r, ctx, *factor, b=b, **params)]
 
 
@@ -127,9 +126,7 @@ getrs_p = define(
 
 def _getdet_block(r: Resolved, ctx: Array, work: Array, pivots: Array, info: Array) -> list[Array]:
     results = _lu_calls.getdet(r, ctx, work, pivots, info)
-    if r.exposed and r.layout.kind == "dist":
-        results = [mismatch_to_nan(r, info, x, 0) for x in results]
-    return list(results)
+    return [made_on_these(r, info, x) for x in results]
 
 
 def _getdet_one_device(r: Resolved, work: Array, pivots: Array, info: Array) -> list[Array]:
@@ -160,10 +157,7 @@ getdet_p = define(
 
 
 def _getri_block(r: Resolved, ctx: Array, work: Array, pivots: Array, info: Array) -> list[Array]:
-    x = _lu_calls.getri(r, ctx, work, pivots, info)
-    if r.exposed and r.layout.kind == "dist":
-        x = mismatch_to_nan(r, info, x, 0)
-    return [x]
+    return [made_on_these(r, info, _lu_calls.getri(r, ctx, work, pivots, info))]
 
 
 def _getri_one_device(r: Resolved, work: Array, pivots: Array, info: Array) -> list[Array]:

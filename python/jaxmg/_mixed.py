@@ -18,27 +18,15 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 from jax import Array, lax
 
-from . import _calls, _refinement
+from . import _calls, _mixed_solve
 from ._batching import batch_factor_operation, batch_solution
 from ._cholesky import linear_solve
 from ._layout import Layout, Resolved
 from ._local_rows import LocalRows
 from ._operands import gathered, on_all_devices, pad_rows
-from ._operation import (
-    REPLICATED,
-    Operation,
-    Specs,
-    define,
-    factor_specs,
-    rows_spec,
-    typed,
-    vector_spec,
-)
+from ._operation import REPLICATED, Operation, Specs, define, rows_spec, typed
 
-# Elements of `info` after a mixed-precision solve; see core/status.h.
-ITERATIONS, PATH = 4, 5
-# What ITERATIONS says if the fall-back was needed, as LAPACK's ITER.
-FACTOR_FAILED, NOT_CONVERGED = -3, -31
+_THIN = 4  # parts of a factor after work and aux
 
 
 class MixedFactor(NamedTuple):
@@ -92,11 +80,8 @@ def _verdict(r: Resolved, ctx: Array, a: Array) -> Array:
 
 
 def _factor_types(a: Any, *, r: Resolved) -> list[Any]:
-    rows, vector = factor_specs(a, r)
-    low = r.low
     return [
-        typed(a, r.layout, (r.padded_rows, r.n), low.dtype, rows),
-        typed(a, r.layout, (low.aux_count * r.layout.ranks,), low.dtype, vector),
+        *_mixed_solve.factor_types(a, r),
         typed(a, r.layout, (8,), jnp.int32, REPLICATED),
         typed(a, r.layout, (r.n,), r.real_dtype, REPLICATED),
         typed(a, r.layout, (2,), r.real_dtype, REPLICATED),
@@ -107,9 +92,7 @@ def _factor_types(a: Any, *, r: Resolved) -> list[Any]:
 def _factor_one_device(r: Resolved, a: Array) -> list[Array]:
     a = gathered(r.layout, a)[: r.n]
     one = dataclasses.replace(r.on_one_rank, exposed=r.exposed)
-    f = MixedFactor(*mixed_factor_p.bind(a, r=one))
-    work, aux = pad_rows(f.work, r.padded_rows), pad_rows(f.aux, r.low.aux_count * r.layout.ranks)
-    return [*f._replace(work=work, aux=aux, info=f.info.at[_calls.MADE_ON].set(1))]
+    return [*_mixed_solve.widened(r, MixedFactor(*mixed_factor_p.bind(a, r=one)))]
 
 
 mixed_factor_p = define(
@@ -120,7 +103,7 @@ mixed_factor_p = define(
         pad=lambda r, a: [pad_rows(a, r.padded_rows)],
         specs=lambda layout: (
             (rows_spec(layout),),
-            (rows_spec(layout), vector_spec(layout), *(REPLICATED,) * 4),
+            _mixed_solve.factor_operand_specs(layout, _THIN),
         ),
         makes_factor=True,
     ),
@@ -130,43 +113,6 @@ mixed_factor_p = define(
 
 
 # --- solution --------------------------------------------------------------------------------
-
-
-def _over(above: Array, below: Array) -> Array:
-    """above / below, with 0 / 0 = 0."""
-    return jnp.where(above == 0, 0, above / below)
-
-
-def _system(r: Resolved, ctx: Array, rows: LocalRows, f: MixedFactor) -> _refinement.System:
-    """D A D y = D b, and how far a y is from being a backward stable solution.
-
-    In inf-norms, with eps that of the high precision, all of the following must be at most 1:
-
-        || b - A x ||     / (sqrt(n) eps || A || || x ||)            as xSPOSV
-        || D (b - A x) || / (sqrt(n) eps || D A D || || D^-1 x ||)   as holds for a Cholesky factor
-    """
-    d = f.scale[:, None]
-    goal = float(jnp.finfo(r.dtype).eps) * max(1, r.n) ** 0.5
-
-    def product(y: Array) -> Array:
-        return d * rows.product(d * y)
-
-    def precondition(residual: Array) -> Array:
-        size = jnp.max(jnp.abs(residual), axis=0)
-        size = jnp.where(jnp.isfinite(size) & (size > 0), size, jnp.ones_like(size))
-        low = (residual / size).astype(r.low.dtype)
-        low = _calls.potrs(r.low, ctx, f.work, f.aux, f.info, low, replicated=True)
-        return size * low.astype(residual.dtype)
-
-    def error(y: Array, residual: Array) -> Array:
-        def largest(v: Array) -> Array:
-            return jnp.max(jnp.abs(v), axis=0)
-
-        plain = _over(largest(residual / d), goal * f.norms[0] * largest(d * y))
-        scaled = _over(largest(residual), goal * f.norms[1] * largest(y))
-        return jnp.maximum(plain, scaled)
-
-    return _refinement.System(product, precondition, error, hermitian=True, agree=rows.agree)
 
 
 def _natively(
@@ -190,70 +136,37 @@ def _solve_block(
 ) -> list[Array]:
     *parts, b = arrays
     f, rows = MixedFactor(*parts), LocalRows(r, a)
-    whole = b if replicated else rows.whole(b)
-    # Columns of b about 1, by powers of two.
-    _, exponent = jnp.frexp(jnp.max(jnp.abs(f.scale[:, None] * whole), axis=0))
-    usable = (f.info[0] == 0) & (f.info[_calls.MADE_ON] == 0)
-    unit = jnp.ldexp(jnp.ones((whole.shape[1],), r.real_dtype), exponent)
-    unit = jnp.where(jnp.isfinite(unit) & (unit > 0), unit, 1)
-    found = _refinement.refine(_system(r, ctx, rows, f), f.scale[:, None] * whole / unit, usable)
-
-    def success(found: Any, operands: tuple[Array, Array]) -> list[Array]:
-        info = jnp.zeros_like(f.info).at[ITERATIONS].set(found.iterations)
-        x = unit * (f.scale[:, None] * found.x)
-        return [x, info.at[PATH].set(found.path), *operands[:consume]]
-
-    def fall_back(found: Any, operands: tuple[Array, Array]) -> list[Array]:
-        a, b = operands
-        if not consume:
-            # By a choice that is always the same a copy is made here, where it may take the place
-            # of the low-precision factor. XLA's own would be made before anything is refined.
-            a = jnp.where(found.iterations >= 0, a, jnp.zeros((), r.dtype))
-        x, info, work = _natively(r, ctx, a, b, locate)
-        why = jnp.where(usable, NOT_CONVERGED, FACTOR_FAILED)
-        info = info.at[ITERATIONS].set(why).at[PATH].set(_refinement.NATIVE)
-        return [x, info, *[work][:consume]]
-
-    x, *rest = _refinement.with_fall_back(found, success, fall_back, (a, whole))
-    return [x if replicated else rows.own(x), *rest]
-
-
-def _solve_types(
-    a: Any, *arrays: Any, r: Resolved, replicated: bool, locate: bool, consume: bool
-) -> list[Any]:
-    b = arrays[-1]
-    spec = REPLICATED if replicated else rows_spec(r.layout)
-    matrix = typed(a, r.layout, (r.padded_rows, r.n), a.dtype, rows_spec(r.layout))
-    return [
-        typed(a, r.layout, b.shape, b.dtype, spec),
-        typed(a, r.layout, (8,), jnp.int32, REPLICATED),
-        *[matrix][:consume],
-    ]
-
-
-def _solve_one_device(
-    r: Resolved, a: Array, *arrays: Array, replicated: bool, locate: bool, consume: bool
-) -> list[Array]:
-    a, *parts, b = (gathered(r.layout, x) for x in (a, *arrays))
-    f, one = MixedFactor(*parts), r.on_one_rank
-    f = f._replace(
-        work=f.work[: r.n],
-        aux=f.aux[: one.low.aux_count],
-        info=f.info.at[_calls.MADE_ON].set(1 - f.info[_calls.MADE_ON]),
+    d = f.scale[:, None]
+    scaled = _mixed_solve.Scaled(d, d, f.norms[0], f.norms[1])
+    equations = _mixed_solve.system(
+        r,
+        scaled,
+        rows.product,
+        lambda low: _calls.potrs(r.low, ctx, f.work, f.aux, f.info, low, replicated=True),
+        hermitian=True,
+        agree=rows.agree,
     )
-    x, info, *work = mixed_solve_p.bind(
-        a[: r.n], *f, b[: r.n], r=one, replicated=True, locate=locate, consume=consume
+    return _mixed_solve.solve_block(
+        equations,
+        scaled,
+        rows,
+        f.info,
+        a,
+        b,
+        lambda a, b: _natively(r, ctx, a, b, locate),
+        replicated=replicated,
+        consume=consume,
     )
-    return [pad_rows(x, b.shape[0]), info, *[pad_rows(x, r.padded_rows) for x in work]]
+
+
+def _solve_one_device(r: Resolved, *arrays: Array, **params: bool) -> list[Array]:
+    return _mixed_solve.solve_one_device(mixed_solve_p.bind, MixedFactor, r, *arrays, **params)
 
 
 def _solve_specs(
     layout: Layout, *, replicated: bool, locate: bool, consume: bool
 ) -> tuple[Specs, Specs]:
-    rows = rows_spec(layout)
-    rhs = REPLICATED if replicated else rows
-    factor = (rows, vector_spec(layout), *(REPLICATED,) * 4)
-    return (rows, *factor, rhs), (rhs, REPLICATED, *(rows,) * consume)
+    return _mixed_solve.solution_specs(layout, _THIN, replicated=replicated, consume=consume)
 
 
 mixed_solve_p = define(
@@ -264,7 +177,7 @@ mixed_solve_p = define(
         pad=lambda r, a, *arrays, **_: [pad_rows(a, r.padded_rows), *arrays],
         specs=_solve_specs,
     ),
-    _solve_types,
+    _mixed_solve.solution_types,
     batch_solution,
 )
 

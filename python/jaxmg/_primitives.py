@@ -89,11 +89,17 @@ def mismatch_to_nan(r: Resolved, info: Array, b: Array, made_on: int) -> Array:
     return jnp.where(info[_calls.MADE_ON] == made_on, b, jnp.asarray(jnp.nan, b.dtype))
 
 
+def made_on_these(r: Resolved, info: Array, x: Array) -> Array:
+    """On one of several ranks: x, or NaN if a factor that users hold was made on one rank."""
+    if r.exposed and r.layout.kind == "dist":
+        return mismatch_to_nan(r, info, x, 0)
+    return x
+
+
 def _potrs_block(
     r: Resolved, ctx: Array, work: Array, aux: Array, info: Array, b: Array, *, replicated: bool
 ) -> list[Array]:
-    if r.exposed and r.layout.kind == "dist":
-        b = mismatch_to_nan(r, info, b, 0)
+    b = made_on_these(r, info, b)
     return [_calls.potrs(r, ctx, work, aux, info, b, replicated=replicated)]
 
 
@@ -149,10 +155,7 @@ logdet_p = define(
 
 
 def _potri_block(r: Resolved, ctx: Array, work: Array, aux: Array, info: Array) -> list[Array]:
-    x = _calls.potri(r, ctx, work, aux, info)
-    if r.exposed and r.layout.kind == "dist":
-        x = mismatch_to_nan(r, info, x, 0)
-    return [x]
+    return [made_on_these(r, info, _calls.potri(r, ctx, work, aux, info))]
 
 
 def _potri_one_device(r: Resolved, work: Array, aux: Array, info: Array) -> list[Array]:

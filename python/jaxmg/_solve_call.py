@@ -10,7 +10,7 @@ import jax
 from jax import Array
 from jax.sharding import PartitionSpec
 
-from . import _cholesky, _mixed
+from . import _cholesky, _mixed_solve
 from ._arguments import giving_away
 from ._layout import Resolved
 
@@ -34,7 +34,7 @@ class SolveInfo(NamedTuple):
 
 @jax.jit
 def solve_info(info: Array) -> SolveInfo:
-    return SolveInfo(_cholesky.status(info), info[_mixed.ITERATIONS], info[_mixed.PATH])
+    return SolveInfo(_cholesky.status(info), info[_mixed_solve.ITERATIONS], info[_mixed_solve.PATH])
 
 
 @dataclasses.dataclass(frozen=True)
