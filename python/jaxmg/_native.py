@@ -172,15 +172,6 @@ class _CallProgress(ctypes.Structure):
     )
 
 
-class _TaskTimes(ctypes.Structure):
-    """``jaxmg_task_times`` of src/ffi/call.h."""
-
-    _fields_ = (
-        *((name, ctypes.c_int64) for name in ("number", "n", "step", "begin", "end")),
-        *((name, ctypes.c_int32) for name in ("routine", "rank", "ranks", "task")),
-    )
-
-
 def _declare(engine: ctypes.CDLL) -> None:
     """Signatures of the engine's C functions."""
     engine.jaxmg_plan.restype = ctypes.c_int64
@@ -205,7 +196,7 @@ def _declare(engine: ctypes.CDLL) -> None:
     engine.jaxmg_record_tasks.restype = None
     engine.jaxmg_record_tasks.argtypes = [ctypes.c_int]
     engine.jaxmg_take_tasks.restype = ctypes.c_int64
-    engine.jaxmg_take_tasks.argtypes = [ctypes.POINTER(_TaskTimes), ctypes.c_int64]
+    engine.jaxmg_take_tasks.argtypes = [ctypes.c_void_p, ctypes.c_int64]
 
 
 def _load(platform: str, stem: str, ffi_stem: str) -> Library:
@@ -408,68 +399,6 @@ def calls_in_progress() -> list[CallInProgress]:
                 )
                 for c in calls[:count]
             ]
-    return found
-
-
-TASKS = ("probe", "panel", "look-ahead", "update", "solve", "exchange", "arrival")
-"""``Observer::Task`` of src/algo/rank.h, in order."""
-
-
-@dataclass(frozen=True)
-class TaskTimes:
-    """When a task of a call was worked on.
-
-    Attributes:
-        call: tells calls of this process apart.
-        routine: as numbered by the engine.
-        n: size of the matrix.
-        rank, ranks: the device, by its place in the mesh, and how many there are.
-        task: one of `TASKS`.
-        step: of the algorithm.
-        begin, end: seconds, of a clock that the devices of a host share.
-    """
-
-    call: tuple[str, int]
-    routine: int
-    n: int
-    rank: int
-    ranks: int
-    task: str
-    step: int
-    begin: float
-    end: float
-
-
-def record_tasks(on: bool) -> None:
-    """Asks the engines to record the tasks of calls that come from now on, or no more."""
-    for library in (CPU, CUDA):
-        if library.loaded:
-            library.handle.jaxmg_record_tasks(1 if on else 0)
-
-
-def take_tasks() -> list[TaskTimes]:
-    """What was recorded since the last time; all calls must be over."""
-    found: list[TaskTimes] = []
-    buffer = (_TaskTimes * 1024)()
-    for library in (CPU, CUDA):
-        while library.loaded:
-            count = library.handle.jaxmg_take_tasks(buffer, len(buffer))
-            found += [
-                TaskTimes(
-                    (library.platform, t.number),
-                    t.routine,
-                    t.n,
-                    t.rank,
-                    t.ranks,
-                    TASKS[t.task],
-                    t.step,
-                    t.begin * 1e-9,
-                    t.end * 1e-9,
-                )
-                for t in buffer[:count]
-            ]
-            if count < len(buffer):
-                break
     return found
 
 

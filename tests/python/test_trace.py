@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 import jaxmg
-from jaxmg import _native
+from jaxmg import _tasks
 from jaxmg.bench import trace
 from matrices import spd
 from meshes import line, put
@@ -61,7 +61,7 @@ def test_nothing_is_recorded_unless_asked_for():
     with trace.record() as before:
         pass
     jax.block_until_ready(jaxmg.potrs(a, np.ones(N)))
-    assert before == [] and _native.take_tasks() == []
+    assert before == [] and _tasks.take_tasks() == []
 
 
 def test_more_tasks_than_one_look_takes():

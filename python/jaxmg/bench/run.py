@@ -111,7 +111,9 @@ def run(
         quiet=not console.is_terminal,
     )
     _validate(template, chosen["devices"])
-    whole = Report(platform, arguments={**dataclasses.asdict(template), **chosen, "budget": budget})
+    asked = {**dataclasses.asdict(template), **chosen, "budget": budget}
+    asked["trace"] = template.trace is not None  # where it went is nobody else's business
+    whole = Report(platform, arguments=asked)
     deadline = None if budget is None else time.monotonic() + budget
     for count in chosen["devices"]:
         left = None if deadline is None else deadline - time.monotonic()

@@ -16,9 +16,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from jaxmg import _native
+from jaxmg import _tasks
 from jaxmg._layout import ROUTINES
-from jaxmg._native import TaskTimes
+from jaxmg._tasks import TaskTimes
 
 _LANES = {"arrival": "copies", "panel": "panels", "look-ahead": "panels"}  # else: updates
 _COLORS = {
@@ -49,13 +49,13 @@ def record() -> Iterator[list[TaskTimes]]:
         An empty list, to which the tasks are added.
     """
     tasks: list[TaskTimes] = []
-    _native.take_tasks()  # of calls that nobody asked for any more
-    _native.record_tasks(True)
+    _tasks.take_tasks()  # of calls that nobody asked for any more
+    _tasks.record_tasks(True)
     try:
         yield tasks
     finally:
-        _native.record_tasks(False)
-        tasks += _native.take_tasks()
+        _tasks.record_tasks(False)
+        tasks += _tasks.take_tasks()
 
 
 def save(tasks: Sequence[TaskTimes], path: Path | str) -> None:
