@@ -17,6 +17,7 @@
 #include "tile/cpu/blas.h"
 #include "tile/cpu/cpu.h"
 #include "tile/cpu/pool.h"
+#include "tile/sweep_products.h"
 
 namespace jaxmg::tile {
 namespace {
@@ -292,25 +293,10 @@ void Cpu::pack_sweeps(Lane& lane, const SweepBatch& batch, const T* v, T* packed
   }
 }
 
-// x <- x - W (V^H x) with W = V T, window by window.
 template <class T>
 void Cpu::apply_sweeps(Lane& lane, const SweepBatch& batch, const T* packed, Size columns, T* x,
                        Size ldx, T* products, Info*) {
-  const T* end = packed + batch.packed();
-  for (Size i = batch.groups() - 1; i >= 0; --i) {
-    const SweepGroup group = batch.group(i);
-    const Size ld = group.window(), k = group.count;
-    end -= group.packed();
-    for (Size step = 0; step < group.steps(); ++step) {
-      const T* const v = end + step * group.packed_step();
-      T* const rows = x + group.window_begin(step);
-      const Size m = group.window_rows(step);
-      gemm<T>(lane, Op::conj_transpose, Op::none, k, columns, m, T(1), v, ld, rows, ldx, T(0),
-              products, k);
-      gemm<T>(lane, Op::none, Op::none, m, columns, k, T(-1), v + ld * k, ld, products, k, T(1),
-              rows, ldx);
-    }
-  }
+  apply_sweeps_by_products<Cpu>(lane, batch, packed, columns, x, ldx, products);
 }
 
 #define JAXMG_INSTANTIATE(T)                                                         \

@@ -2,6 +2,7 @@
 #include "tile/cuda/cuda.h"
 #include "tile/cuda/launch.h"
 #include "tile/cuda/library_type.h"
+#include "tile/cuda/reduce.h"
 #include "tile/cuda/scalar.h"
 #include "tile/cuda/scratch.h"
 #include "tile/cuda/triangle.h"
@@ -77,23 +78,6 @@ Size vector_bytes(Size n) {
 // takes a matrix of more than 2^31 elements, its own is far from the speed of memory.
 constexpr Size kLongColumn = 8192;
 
-__device__ float sum_of_lanes(float x) {
-  for (int width = 16; width > 0; width /= 2) {
-    x += __shfl_xor_sync(0xffffffffu, x, width);
-  }
-  return x;
-}
-__device__ double sum_of_lanes(double x) {
-  for (int width = 16; width > 0; width /= 2) {
-    x += __shfl_xor_sync(0xffffffffu, x, width);
-  }
-  return x;
-}
-template <class R>
-__device__ DeviceComplex<R> sum_of_lanes(DeviceComplex<R> x) {
-  return {sum_of_lanes(x.re), sum_of_lanes(x.im)};
-}
-
 // c_j <- alpha a_j^T b + beta c_j, or alpha a_j^H b + beta c_j, a block to a column a_j.
 template <bool kConjugate, class D>
 __global__ void __launch_bounds__(kThreads)
@@ -115,7 +99,7 @@ __global__ void __launch_bounds__(kThreads)
       }
     }
   }
-  sum = sum_of_lanes(sum);
+  sum = warp_sum(sum);
   if (threadIdx.x % 32 == 0) {
     partial[threadIdx.x / 32] = sum;
   }

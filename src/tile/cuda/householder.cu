@@ -228,9 +228,7 @@ void Cuda::reflector_factor(Lane& lane, Size k, const T* gram, Size ldg, const T
   }
   constexpr std::size_t shared = kFactorEdge * (kFactorEdge + 1 + kFactorEdge / 4) * sizeof(D);
   const auto kernel = factor_kernel<D, Real<T>>;
-  JAXMG_CUDA_CHECK(cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
-                                        cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                        static_cast<int>(shared)));
+  allow_shared_memory(kernel, shared);
   kernel<<<1, kFactorThreads, shared, lane.stream()>>>(narrow(k), on_device(gram), ldg,
                                                        on_device(tau), on_device(t), ldt);
   JAXMG_CUDA_CHECK(cudaGetLastError());

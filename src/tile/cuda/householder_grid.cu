@@ -428,9 +428,8 @@ template <class D, class R, int kRows>
 void launch(CudaLane& lane, GridPanel<D> p, int blocks) {
   constexpr std::size_t shared = sizeof(BlockMemory<D, R, kRows>);
   const auto kernel = reinterpret_cast<const void*>(&grid_panel_kernel<D, R, kRows>);
-  if (shared > 48 * 1024) {
-    JAXMG_CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                          static_cast<int>(shared)));
+  if (shared > kPlainSharedMemory) {
+    allow_shared_memory(kernel, shared);
   }
   R smallest = kLeastSquare<R>;
   void* arguments[] = {&p, &smallest};

@@ -113,8 +113,9 @@ void invert_base(CudaLane& lane, Size n, const T* l, Size ldl, T* x, Size ldx, S
                  int* corrected) {
   using D = DeviceType<T>;
   constexpr int bytes = 2 * edge * (edge + 1) * static_cast<int>(sizeof(D));
-  JAXMG_CUDA_CHECK(cudaFuncSetAttribute(invert_base_kernel<D, edge, padded>,
-                                        cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
+  if constexpr (bytes > static_cast<int>(kPlainSharedMemory)) {
+    allow_shared_memory(invert_base_kernel<D, edge, padded>, bytes);
+  }
   invert_base_kernel<D, edge, padded>
       <<<static_cast<unsigned>(ceil_div(n, edge)), edge * kThreadsPerColumn, bytes,
          lane.stream()>>>(n, on_device(l), ldl, on_device(x), ldx, step, corrected);

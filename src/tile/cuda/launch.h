@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
 
 #include "core/types.h"
 #include "tile/cuda/error.h"
@@ -11,6 +12,16 @@ namespace jaxmg::tile {
 
 inline constexpr int kThreads = 256;
 inline constexpr Size kMaxGridY = 65535;
+// Bytes of shared memory that a kernel may have without being allowed more.
+inline constexpr std::size_t kPlainSharedMemory = 48 * 1024;
+
+// Lets a kernel be launched with so many bytes of dynamic shared memory.
+template <class Kernel>
+void allow_shared_memory(Kernel kernel, std::size_t bytes) {
+  JAXMG_CUDA_CHECK(cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
+                                        cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                        static_cast<int>(bytes)));
+}
 
 // f(i, j) for each element of an m x n matrix; a column's elements go to neighbouring threads.
 template <class F>

@@ -91,9 +91,7 @@ __global__ void __launch_bounds__(32)
     a.e[i] = i + 1 < length ? s.e[from + i] : 0;
     norm = fmax(norm, fabs(a.d[i]) + fabs(a.e[i]));
   }
-  for (int offset = 16; offset > 0; offset /= 2) {
-    norm = fmax(norm, __shfl_xor_sync(~0u, norm, offset));
-  }
+  norm = warp_max(norm);
   __syncwarp();
   for (int l = 0; l < length; ++l) {
     for (int iteration = 0;; ++iteration) {
@@ -181,9 +179,7 @@ __device__ BlockRank block_rank(bool flag, int* counts) {
   return result;
 }
 __device__ double block_largest(double x, double* shared) {
-  for (int offset = 16; offset > 0; offset /= 2) {
-    x = fmax(x, __shfl_xor_sync(~0u, x, offset));
-  }
+  x = warp_max(x);
   if (threadIdx.x % 32 == 0) {
     shared[threadIdx.x / 32] = x;
   }

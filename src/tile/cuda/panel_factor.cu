@@ -235,8 +235,7 @@ void solve_rows(CudaLane& lane, Size m, int n, const D* l, Size ldl, D* a, Size 
     return;
   }
   constexpr int bytes = solve_rows_bytes<D>();
-  JAXMG_CUDA_CHECK(cudaFuncSetAttribute(solve_rows_kernel<D>,
-                                        cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
+  allow_shared_memory(solve_rows_kernel<D>, bytes);
   const auto blocks = static_cast<unsigned>(ceil_div(m, kRowThreads));
   solve_rows_kernel<D><<<blocks, kRowThreads, bytes, lane.stream()>>>(m, n, l, ldl, a, lda);
   JAXMG_CUDA_CHECK(cudaGetLastError());

@@ -205,8 +205,7 @@ void solve_panel_rows(CudaLane& lane, Size m, Size n, const R* l, Size ldl, R* a
     return;
   }
   constexpr int bytes = static_cast<int>(sizeof(R)) * (2 * kSlots + 4) * kSlot;
-  JAXMG_CUDA_CHECK(cudaFuncSetAttribute(solve_rows_of_panel_kernel<R>,
-                                        cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
+  allow_shared_memory(solve_rows_of_panel_kernel<R>, bytes);
   char* const scratch = static_cast<char*>(lane.scratch(triangle_bytes(dtype_of<R>, n)));
   int* const corrected = reinterpret_cast<int*>(scratch);
   R* const inverses = reinterpret_cast<R*>(scratch + round_up(n * size_of(dtype_of<R>), 256));

@@ -1,4 +1,4 @@
-// Maxima over the threads of a block and over blocks, and sums over a warp.
+// Maxima over the threads of a block and over blocks, and sums and maxima over a warp.
 #pragma once
 
 #include "tile/cuda/launch.h"
@@ -30,6 +30,15 @@ __device__ R block_max(R value, R* shared) {
   const R result = shared[0];
   __syncthreads();
   return result;
+}
+
+// The largest number of a warp, in all of its lanes.
+template <class R>
+__device__ R warp_max(R x) {
+  for (int offset = 16; offset > 0; offset /= 2) {
+    x = fmax(x, __shfl_xor_sync(~0u, x, offset));
+  }
+  return x;
 }
 
 // Sums over the lanes of a warp, in all of them; the same bits in every run.

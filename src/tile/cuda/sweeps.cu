@@ -351,13 +351,6 @@ __global__ void __launch_bounds__(32 * kMostWarps, 1)
   }
 }
 
-template <class Kernel>
-void allow_shared_memory(Kernel kernel, std::size_t bytes) {
-  JAXMG_CUDA_CHECK(cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
-                                        cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                        static_cast<int>(bytes)));
-}
-
 template <int Q, class D>
 void pack_blocks(CudaLane& lane, const SweepPasses& passes, const D* v, double* packed) {
   const auto kernel = pack_blocks_kernel<Q, D>;

@@ -2,6 +2,7 @@
 #include "tile/cuda/cuda.h"
 #include "tile/cuda/launch.h"
 #include "tile/cuda/scalar.h"
+#include "tile/sweep_products.h"
 
 namespace jaxmg::tile {
 namespace {
@@ -60,13 +61,6 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-template <class Kernel>
-void allow_shared_memory(Kernel kernel, std::size_t bytes) {
-  JAXMG_CUDA_CHECK(cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
-                                        cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                        static_cast<int>(bytes)));
-}
-
 }  // namespace
 
 template <class T>
@@ -85,25 +79,10 @@ void Cuda::pack_any_sweeps(Lane& lane, const SweepBatch& batch, const T* v, T* p
   }
 }
 
-// x <- x - W (V^H x) with W = V T, window by window.
 template <class T>
 void Cuda::apply_any_sweeps(Lane& lane, const SweepBatch& batch, const T* packed, Size columns,
                             T* x, Size ldx, T* products) {
-  const T* end = packed + batch.packed();
-  for (Size i = batch.groups() - 1; i >= 0; --i) {
-    const SweepGroup group = batch.group(i);
-    const Size ld = group.window(), k = group.count;
-    end -= group.packed();
-    for (Size step = 0; step < group.steps(); ++step) {
-      const T* const v = end + step * group.packed_step();
-      T* const rows = x + group.window_begin(step);
-      const Size m = group.window_rows(step);
-      gemm<T>(lane, Op::conj_transpose, Op::none, k, columns, m, T(1), v, ld, rows, ldx, T(0),
-              products, k);
-      gemm<T>(lane, Op::none, Op::none, m, columns, k, T(-1), v + ld * k, ld, products, k, T(1),
-              rows, ldx);
-    }
-  }
+  apply_sweeps_by_products<Cuda>(lane, batch, packed, columns, x, ldx, products);
 }
 
 #define JAXMG_INSTANTIATE(T)                                                      \

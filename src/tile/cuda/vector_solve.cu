@@ -9,6 +9,7 @@
 #include "tile/cuda/vector_solve.h"
 
 #include "tile/cuda/launch.h"
+#include "tile/cuda/reduce.h"
 #include "tile/cuda/scalar.h"
 
 namespace jaxmg::tile {
@@ -21,18 +22,6 @@ constexpr int kColumnWarps = 4;  // that have a column each
 template <bool kConjugate, class D>
 __device__ D factor(D x) {
   return kConjugate ? conjugate(x) : x;
-}
-
-template <class R>
-__device__ R lane_sum(R x) {
-  for (int width = kWarp / 2; width > 0; width /= 2) {
-    x += __shfl_xor_sync(0xffffffffu, x, width);
-  }
-  return x;
-}
-template <class R>
-__device__ DeviceComplex<R> lane_sum(DeviceComplex<R> x) {
-  return {lane_sum(x.re), lane_sum(x.im)};
 }
 
 // A triangle, with ones in the place of its diagonal if `unit`; the other half is not read.
@@ -112,7 +101,7 @@ __global__ void __launch_bounds__(kWarp* kColumnWarps)
       }
     }
   }
-  sum = lane_sum(sum);
+  sum = warp_sum(sum);
   if (lane == 0) {
     store(c, sum);
   }
