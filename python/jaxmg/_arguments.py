@@ -40,8 +40,11 @@ def host_or_device(x: Any, name: str) -> Any:
     return array.astype(array.dtype.newbyteorder("="), copy=False)
 
 
-def common_dtype(routine: str, **arrays: Any) -> str:
-    """The element type that JAX's promotion gives, as its name."""
+def common_dtype(routine: str, *, callers: int = 2, **arrays: Any) -> str:
+    """The element type that JAX's promotion gives, as its name.
+
+    A warning is that of the user, who is `callers` functions behind the one that calls this.
+    """
     for name, x in arrays.items():
         kind = jnp.dtype(x.dtype)
         if jnp.issubdtype(kind, jnp.inexact) and kind.name not in SUPPORTED:
@@ -65,9 +68,21 @@ def common_dtype(routine: str, **arrays: Any) -> str:
                 f"{routine}: {name} is {x.dtype.name} but JAX works in 32 bits; it is cut to "
                 f'{dtype.name}. jax.config.update("jax_enable_x64", True) keeps 64 bits.',
                 JaxMgWarning,
-                stacklevel=4,
+                stacklevel=2 + callers,
             )
     return str(dtype.name)
+
+
+def dtype_of_factor(routine: str, factor: Any, **operand: Any) -> str:
+    """The element type of a factor, which that of the operand beside it must not widen."""
+    ((name, x),) = operand.items()
+    dtype = common_dtype(routine, callers=3, factor=factor, **operand)
+    if dtype != factor.dtype:
+        raise TypeError(
+            f"{routine}: {name} has dtype {x.dtype} beside a factor of {factor.dtype}; factor the "
+            f"matrix as {dtype} first."
+        )
+    return dtype
 
 
 def cast(x: Any, dtype: str) -> Any:

@@ -20,7 +20,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from ._arguments import cast, check_rhs, common_dtype, host_or_device, place_rhs
+from ._arguments import cast, check_rhs, dtype_of_factor, host_or_device, place_rhs
 from ._context import calling_on
 from ._dot import dot
 from ._factor_object import CholeskyFactor, factorise
@@ -158,12 +158,7 @@ class BorderedFactor:
 
 def right_hand_side(factor: Any, b: Any, routine: str = "cho_solve") -> Any:
     b = host_or_device(b, "b")
-    dtype = common_dtype(routine, factor=jnp.zeros((), factor.dtype), b=b)
-    if dtype != factor.dtype:
-        raise TypeError(
-            f"{routine}: b has dtype {b.dtype} beside a factor of {factor.dtype}; factor the "
-            f"matrix as {dtype} first."
-        )
+    dtype = dtype_of_factor(routine, factor, b=b)
     check_rhs(routine, b, factor.n)
     return place_rhs(cast(b, dtype), factor.layout)
 

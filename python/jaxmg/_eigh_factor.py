@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from . import _cholesky
-from ._arguments import cast, check_rhs, common_dtype, host_or_device, place_rhs
+from ._arguments import cast, check_rhs, dtype_of_factor, host_or_device, place_rhs
 from ._context import on_own_mesh
 from ._eig_primitives import ResolvedEig
 from ._layout import AnyMesh
@@ -129,12 +129,7 @@ class EighFactor:
     def _on_columns(self, name: str, b: Any, function: Callable[[Array], Array]) -> Array:
         b = host_or_device(b, "b")
         check_rhs(name, b, self.r.n)
-        dtype = common_dtype(name, factor=self, b=b)
-        if dtype != self.r.dtype:
-            raise TypeError(
-                f"{name}: b has dtype {b.dtype} beside a factor of {self.r.dtype}; factor the "
-                f"matrix as {dtype} first."
-            )
+        dtype = dtype_of_factor(name, self, b=b)
         vector = b.ndim == 1
         b = place_rhs(cast(b, dtype), self.r.layout)
         b = b[:, None] if vector else b

@@ -13,7 +13,7 @@ from ._arguments import (
     broadcast_batches,
     cast,
     check_rhs,
-    common_dtype,
+    dtype_of_factor,
     host_or_device,
     place_rhs,
 )
@@ -53,12 +53,7 @@ class FactorBase:
     def _solve(self, routine: str, b: Any, one: SolveOne) -> Array:
         """The solution for any b whose batch axes broadcast with those of the factor."""
         b = host_or_device(b, "b")
-        dtype = common_dtype(routine, factor=self, b=b)
-        if dtype != self.r.dtype:
-            raise TypeError(
-                f"{routine}: b has dtype {b.dtype} beside a factor of {self.r.dtype}; factor the "
-                f"matrix as {dtype} first."
-            )
+        dtype = dtype_of_factor(routine, self, b=b)
         if b.ndim > 2 or self._batch_axes:
             return self._solve_batch(routine, b, one)
         check_rhs(routine, b, self.r.n)

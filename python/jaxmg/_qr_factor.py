@@ -12,7 +12,15 @@ import jax.numpy as jnp
 from jax import Array
 
 from . import _cholesky, _lstsq, _qr
-from ._arguments import cast, check_tile, common_dtype, host_or_device, place_matrix, place_rhs
+from ._arguments import (
+    cast,
+    check_tile,
+    common_dtype,
+    dtype_of_factor,
+    host_or_device,
+    place_matrix,
+    place_rhs,
+)
 from ._cholesky import Factor
 from ._context import on_own_mesh
 from ._dot import dot
@@ -186,12 +194,7 @@ class QRFactor:
                 f"{name}: got shape {tuple(c.shape)} beside a factor of {self.shape}; accepted are "
                 f"({rows},) and ({rows}, p)."
             )
-        dtype = common_dtype(name, factor=self, b=c)
-        if dtype != self.qr.dtype:
-            raise TypeError(
-                f"{name}: b has dtype {c.dtype} beside a factor of {self.qr.dtype}; factor the "
-                f"matrix as {dtype} first."
-            )
+        dtype = dtype_of_factor(name, self, b=c)
         c = place_rhs(cast(c, dtype), self.qr.layout)
         vector = c.ndim == 1
         c = c[:, None] if vector else c

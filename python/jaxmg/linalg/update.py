@@ -13,6 +13,7 @@ from .._arguments import (
     check_rhs,
     check_tile,
     common_dtype,
+    dtype_of_factor,
     giving_away,
     host_or_device,
     place_matrix,
@@ -138,13 +139,7 @@ def _update_bordered(factor: BorderedFactor, v: Any, downdate: bool) -> Bordered
 def _vectors(v: Any, n: int, wanted: str) -> Any:
     """v as (n, k) in the element type of the factor."""
     check_rhs("cho_update", v, n)
-    dtype = common_dtype("cho_update", factor=jnp.zeros((), wanted), v=v)
-    if dtype != wanted:
-        raise TypeError(
-            f"cho_update: v has dtype {v.dtype} beside a factor of {wanted}; factor the matrix as "
-            f"{dtype} first."
-        )
-    v = cast(v, dtype)
+    v = cast(v, dtype_of_factor("cho_update", jax.ShapeDtypeStruct((), wanted), v=v))
     return v[:, None] if v.ndim == 1 else v
 
 
