@@ -5,8 +5,10 @@ say so and are skipped.
 """
 
 import gc
+import itertools
 import os
 import time
+from pathlib import Path
 
 DEVICES = 8
 flags = os.environ.get("XLA_FLAGS", "")
@@ -39,6 +41,26 @@ from meshes import line  # noqa: E402
 def mesh():
     """All devices in one axis "x"."""
     return line(len(jax.devices()))
+
+
+# Linux gives a process 65530 mappings, and each compiled program keeps some for as long as JAX keeps
+# the program; where there are no more the compiler ends the process.
+MAPPINGS = Path("/proc/self/maps")
+MOST_MAPPINGS = 30_000
+tests_run = itertools.count(1)
+
+
+@pytest.fixture(autouse=True)
+def programs_are_forgotten():
+    """Drops compiled programs when this process holds many."""
+    yield
+    # Counting takes milliseconds; no ten tests make half of the mappings.
+    if next(tests_run) % 10 == 0 and MAPPINGS.exists():
+        with MAPPINGS.open("rb") as mappings:
+            many = sum(1 for _ in mappings) > MOST_MAPPINGS
+        if many:
+            jax.clear_caches()
+            gc.collect()
 
 
 @pytest.fixture(autouse=True)
