@@ -60,9 +60,10 @@ void add_lu_entries(const PlanRequest& q, const Decisions& decided, EntryList& l
       list.argument(Buffer::tile_inverse, t, aux);
       list.argument(Buffer::pivots, DType::i32, 2 * q.n);
       list.result(Buffer::right_hand_side, t, (q.replicated_rhs ? q.n : rows) * q.nrhs);
-      list.scratch(Buffer::partial_sums, t, decided.rhs_block * q.n);
+      // Where solutions of the transposed system are gathered there are the rows of all shards.
+      list.scratch(Buffer::partial_sums, t,
+                   decided.rhs_block * (q.transpose && q.replicated_rhs ? rows * q.ranks : q.n));
       list.scratch(Buffer::tile_rhs, t, decided.rhs_block * tile);
-      list.scratch(Buffer::tile_rhs_other, t, decided.rhs_block * tile);
       if (q.transpose) {
         list.scratch(Buffer::permuted_rhs, t, decided.rhs_block * q.n);
       }
