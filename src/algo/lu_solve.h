@@ -215,24 +215,21 @@ class LuSolve {
       const Step k = step_at(sweep, place);
       const Tile tile = dist_.tile(k);
       const bool mine = tile.rank == me_;
+      const Size after = first(k) + width(k);
+      const Size near = place + 1 < steps ? width(step_at(sweep, place + 1)) : 0;
       T* const x = shares + first(k) * block_;
       if (mine) {
         wait_for_sent(k);
         solve_tile(tile, forward ? Uplo::lower : Uplo::upper, Op::transpose, x);
+        contribute(tile, x, forward ? after : first(k) - near, near, shares);
       }
-      Size begin = forward ? first(k) + width(k) : 0;  // the rows that are left
-      Size end = forward ? n_ : first(k);
-      if (place + 1 < steps) {
-        const Step next = step_at(sweep, place + 1);
-        if (mine) {
-          contribute(tile, x, first(next), width(next), shares);
-        }
-        collect(next, shares);
-        (forward ? begin : end) = forward ? first(next) + width(next) : first(next);
+      if (near > 0) {
+        collect(step_at(sweep, place + 1), shares);
       }
       if (mine) {
         keep(sweep, tile, x);
-        contribute(tile, x, begin, end - begin, shares);
+        contribute(tile, x, forward ? after + near : 0, (forward ? n_ - after : first(k)) - near,
+                   shares);
       }
     }
   }
@@ -253,13 +250,16 @@ class LuSolve {
                              shares + first * block_, block_);
   }
 
-  // The solution of an own tile to where it is wanted next.
+  // The solution of an own tile to where it is wanted next: Z among the right-hand sides of the
+  // second sweep, X in its place, or where all ranks' rows are gathered.
   void keep(Sweep sweep, Tile t, const T* x) {
-    T* const z = later_ + first(dist_.step(t)) * block_;
-    T* const own = whole_ ? parts_ + *dist_.global_begin(t) * block_ : solution(t);
-    const Size ld = sweep == Sweep::forward || whole_ ? block_ : nrhs_;
-    Device::template copy<T>(rank_.lanes.update, block_, dist_.rows(t), x, block_,
-                             sweep == Sweep::forward ? z : own, ld);
+    T* to = later_ + first(dist_.step(t)) * block_;
+    Size ld = block_;
+    if (sweep == Sweep::backward) {
+      to = whole_ ? parts_ + *dist_.global_begin(t) * block_ : solution(t);
+      ld = whole_ ? block_ : nrhs_;
+    }
+    Device::template copy<T>(rank_.lanes.update, block_, dist_.rows(t), x, block_, to, ld);
   }
 
   // All ranks' rows of X to all ranks, if these hold it whole.
