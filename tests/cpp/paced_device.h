@@ -34,37 +34,47 @@ class Pace {
   Size tile_;
 };
 
-// A rank makes a product with more than one tile only when another rank has solved a tile after
-// this rank's last one. If that is waited for in vain, such products are in the chain.
+// Products with more than one tile are out of the chain between ranks if
+//   - none is made between the two calls of a rank amidst which it solves a tile, and
+//   - ranks get on with the next tile while one is being made: here it begins when another rank has
+//     solved a tile after this rank's last one.
 class OthersFirst final : public Pace {
  public:
   using Pace::Pace;
   void solved() override {
     const std::lock_guard lock(mutex_);
     mine_ = ++solved_;
+    has_solved_ = true;
+    chained_ = chained_ || is_far_;
     changed_.notify_all();
   }
   void product(Size elements) override {
     std::unique_lock lock(mutex_);
-    if (!is_far(elements) || late_) {
+    if (!is_far(elements)) {
       return;
     }
-    ++waits_;
-    late_ = !changed_.wait_for(lock, std::chrono::seconds(10), [&] {
-      return late_ || solved_ > mine_;
-    }) || late_;
+    ++far_products_;
+    is_far_ = true;
+    chained_ = chained_ || has_solved_ || !changed_.wait_for(lock, std::chrono::seconds(10), [&] {
+      return chained_ || solved_ > mine_;
+    });
     changed_.notify_all();
   }
-  bool late() const { return late_; }
-  Size waits() const { return waits_; }
+  void call() override { has_solved_ = is_far_ = false; }
+
+  bool chained() const { return chained_; }
+  Size far_products() const { return far_products_; }
 
  private:
+  // Of this rank: tiles solved by all when it solved its last one; since its last call.
   static inline thread_local Size mine_ = 0;
+  static inline thread_local bool has_solved_ = false;
+  static inline thread_local bool is_far_ = false;
   std::mutex mutex_;
   std::condition_variable changed_;
   Size solved_ = 0;
-  Size waits_ = 0;
-  bool late_ = false;
+  Size far_products_ = 0;
+  bool chained_ = false;
 };
 
 // Everything takes a while, now longer on this rank, now on that.

@@ -175,8 +175,8 @@ void expect_others_first(Solve<T> solve) {
                      (replicated ? ", replicated" : ""));
         OthersFirst pace(shape.tile);
         solve(shape, form, replicated, pace);
-        EXPECT_FALSE(pace.late());
-        EXPECT_GT(pace.waits(), 0);
+        EXPECT_FALSE(pace.chained());
+        EXPECT_GT(pace.far_products(), 0);
       }
     }
   }
