@@ -24,14 +24,15 @@ struct Run {
   int ranks;
   Size tile;
   Size group;
+  Size parts;
   std::vector<std::vector<T>> shard, saved, inverse;
   std::vector<Info> info;
 
   Order order;
 
   Run(const Matrix<T>& a, int ranks_, Size tile_, Triangle valid = Triangle::whole, Size group_ = 0,
-      Order order_ = Order::relabelled)
-      : n(a.rows), ranks(ranks_), tile(0), group(group_), order(order_) {
+      Order order_ = Order::relabelled, Size parts_ = 0)
+      : n(a.rows), ranks(ranks_), tile(0), group(group_), parts(parts_), order(order_) {
     PlanRequest request = make_request(Routine::potrf);
     request.tile = tile_;
     request.mirror = valid != Triangle::whole;
@@ -64,6 +65,7 @@ struct Run {
     request.ranks = ranks;
     request.tile = tile;
     request.group = group;
+    request.parts = parts;
     request.order = order;
     return request;
   }
@@ -87,14 +89,14 @@ struct Run {
     request.replicated_rhs = replicated;
     const Plan plan(request);
     const Distribution dist = plan.distribution();
-    std::vector<Matrix<T>> parts(static_cast<std::size_t>(ranks));
+    std::vector<Matrix<T>> pieces(static_cast<std::size_t>(ranks));
     each_rank(plan, [&](Rank<Cpu>& rank, std::size_t r) {
       Matrix<T> mine = rows_of_rank(b, dist, rank.comm.rank(), replicated);
       cholesky_solve<Cpu, T>(rank, shard[r].data(), inverse[r].data(), &info[r], mine.data.data(),
                              mine.data.data());
-      parts[r] = mine;
+      pieces[r] = mine;
     });
-    return joined_rows(parts, dist, replicated);
+    return joined_rows(pieces, dist, replicated);
   }
 
   // What the shards hold, put together.
