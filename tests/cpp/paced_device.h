@@ -35,17 +35,18 @@ class Pace {
 };
 
 // Products with more than one tile are out of the chain between ranks if
-//   - none is made between the two calls of a rank amidst which it solves a tile, and
 //   - ranks get on with the next tile while one is being made: here it begins when another rank has
-//     solved a tile after this rank's last one.
+//     solved a tile after this rank's last one, and
+//   - none is made between the two calls of a rank amidst which it solves a tile, unless calls are
+//     made `ahead` of the work.
 class OthersFirst final : public Pace {
  public:
-  using Pace::Pace;
+  OthersFirst(Size tile, bool ahead) : Pace(tile), ahead_(ahead) {}
   void solved() override {
     const std::lock_guard lock(mutex_);
     mine_ = ++solved_;
     has_solved_ = true;
-    chained_ = chained_ || is_far_;
+    chained_ = chained_ || (is_far_ && !ahead_);
     changed_.notify_all();
   }
   void product(Size elements) override {
@@ -70,6 +71,7 @@ class OthersFirst final : public Pace {
   static inline thread_local Size mine_ = 0;
   static inline thread_local bool has_solved_ = false;
   static inline thread_local bool is_far_ = false;
+  bool ahead_;
   std::mutex mutex_;
   std::condition_variable changed_;
   Size solved_ = 0;

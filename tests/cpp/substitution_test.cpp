@@ -5,6 +5,8 @@
 #include <cstring>
 #include <functional>
 
+#include "algo/cholesky.h"
+#include "algo/cholesky_solve.h"
 #include "algo/lu.h"
 #include "algo/lu_solve.h"
 #include "algo/qr.h"
@@ -54,6 +56,39 @@ PlanRequest request(Routine routine, const Shape& shape) {
 // Solutions of a system, rank by rank, at the pace given.
 template <class T>
 using Solve = std::vector<Matrix<T>> (*)(const Shape&, bool form, bool replicated, Pace&);
+
+template <class T>
+std::vector<Matrix<T>> by_cholesky(const Shape& shape, bool, bool replicated, Pace& pace) {
+  const Plan factoring(request<T>(Routine::potrf, shape));
+  PlanRequest q = request<T>(Routine::potrs, shape);
+  q.replicated_rhs = replicated;
+  const Plan solving(q);
+  const Distribution dist = solving.distribution();
+  const auto a = random_hpd<T>(shape.n(), 2);
+  const auto b = random_matrix<T>(shape.n(), shape.nrhs, 3);
+  std::vector<Matrix<T>> x(static_cast<std::size_t>(shape.ranks));
+  run_ranks(shape.ranks, [&](Communicator<Cpu>& comm, tile::CpuLanes& lanes) {
+    PacedObserver observer(pace);
+    PacedCommunicator paced(comm);
+    Observer nobody;
+    Info info;
+    Matrix<T> shard = rows_of_rank(a, dist, comm.rank(), false);
+    std::vector<T> saved(static_cast<std::size_t>(factoring.aux_count() / 2));
+    std::vector<T> inverse(saved.size());
+    with_scratch<Cpu>(comm, lanes, factoring, nobody, [&](Rank<Cpu>& rank) {
+      cholesky_factor<Cpu, T>(rank, Triangle::whole, shard.data.data(), saved.data(),
+                              inverse.data(), &info);
+    });
+    Matrix<T> mine = rows_of_rank(b, dist, comm.rank(), replicated);
+    with_scratch<Paced>(paced, lanes, solving, observer, [&](Rank<Paced>& rank) {
+      cholesky_solve<Paced, T>(rank, shard.data.data(), inverse.data(), &info, mine.data.data(),
+                               mine.data.data());
+    });
+    x[static_cast<std::size_t>(comm.rank())] = mine;
+    comm.barrier();
+  });
+  return x;
+}
 
 // form: A^T x = b
 template <class T>
@@ -167,13 +202,13 @@ std::vector<Matrix<T>> by_triangle(const Shape& shape, bool adjoint, bool replic
 }
 
 template <class T>
-void expect_others_first(Solve<T> solve) {
+void expect_others_first(Solve<T> solve, bool ahead = false) {
   for (const Shape& shape : {Shape{2, 3, 5, 1}, Shape{3, 2, 4, 3}, Shape{5, 2, 3, 2}}) {
     for (const bool form : {false, true}) {
       for (const bool replicated : {true, false}) {
         SCOPED_TRACE(std::to_string(shape.ranks) + " ranks, form " + std::to_string(form) +
                      (replicated ? ", replicated" : ""));
-        OthersFirst pace(shape.tile);
+        OthersFirst pace(shape.tile, ahead);
         solve(shape, form, replicated, pace);
         EXPECT_FALSE(pace.chained());
         EXPECT_GT(pace.far_products(), 0);
@@ -206,12 +241,14 @@ using Types = testing::Types<float, double, std::complex<float>, std::complex<do
 TYPED_TEST_SUITE(SubstitutionTest, Types);
 
 TYPED_TEST(SubstitutionTest, OthersNeedNotWaitForProductsWithMoreThanATile) {
+  expect_others_first<TypeParam>(by_cholesky<TypeParam>, true);
   expect_others_first<TypeParam>(by_lu<TypeParam>);
   expect_others_first<TypeParam>(by_qr<TypeParam>);
   expect_others_first<TypeParam>(by_triangle<TypeParam>);
 }
 
 TYPED_TEST(SubstitutionTest, SameBitsInWhateverOrderThingsHappen) {
+  expect_same_bits<TypeParam>(by_cholesky<TypeParam>);
   expect_same_bits<TypeParam>(by_lu<TypeParam>);
   expect_same_bits<TypeParam>(by_qr<TypeParam>);
   expect_same_bits<TypeParam>(by_triangle<TypeParam>);
