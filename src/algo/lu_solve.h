@@ -53,7 +53,7 @@ class LuSolve {
         rows_(rows),
         x_(x),
         parts_(rank.workspace.template get<T>(Buffer::partial_sums)),
-        later_(rank.workspace.template get<T>(Buffer::permuted_rhs)),
+        later_(rank.workspace.template get<T>(Buffer::later_sums)),
         work_(rank.workspace.template get<T>(Buffer::tile_rhs)),
         sent_(static_cast<std::size_t>(dist.steps())) {}
 

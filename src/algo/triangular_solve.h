@@ -7,14 +7,13 @@
 //
 // tile by tile in the order in which equations become known. Own columns of M are whole, hence:
 //
-//   op none   X_k = (B_k - sum_i X_i M_ik) M_kk^-1        X_i is broadcast as soon as it is known,
-//   and
-//                                                         every rank takes it out of all of its own
-//                                                         equations at once
-//   else      X_k = (B_k - sum_j X_j op(M)_jk) op(M_kk)^-1    where M_kj lies, X_j lies too: each
+//   op none   X_k = (B_k - sum_i X_i M_ik) M_kk^-1          X_i is broadcast as soon as it is
+//                                                           known, every rank takes it out of all
+//                                                           of its own equations at once
+//   else      X_k = (B_k - sum_j X_j op(M)_jk) op(M_kk)^-1  where M_kj lies, X_j lies too: each
 //   rank
-//                                                         adds up what it knows, the owner of k
-//                                                         collects the sums
+//                                                           adds up what it knows, the owner of k
+//                                                           collects the sums
 //
 // so that all ranks take part in every step. Where the equations of two steps lie on different
 // ranks, the next one's owner has to wait for the newest X_i: then only that product is made

@@ -287,7 +287,7 @@ std::string_view name(Buffer buffer) {
                                                           "moves_even",
                                                           "moves_odd",
                                                           "row_order",
-                                                          "permuted_rhs",
+                                                          "later_sums",
                                                           "phases",
                                                           "panel_columns",
                                                           "gathered_triangles",

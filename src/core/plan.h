@@ -61,7 +61,7 @@ enum class Buffer {
   moves_even,  // the interchanges of one panel as moves of rows
   moves_odd,
   row_order,           // n integers
-  permuted_rhs,        // k x n: sums of a second sweep, while the first one's are collected
+  later_sums,          // k x n: those of a second sweep, while the first one's are collected
   phases,              // one element for each rank
   panel_columns,       // the rows of a QR panel that are left, as columns
   gathered_triangles,  // one tile a rank

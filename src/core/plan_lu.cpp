@@ -65,7 +65,7 @@ void add_lu_entries(const PlanRequest& q, const Decisions& decided, EntryList& l
                    decided.rhs_block * (q.transpose && q.replicated_rhs ? rows * q.ranks : q.n));
       list.scratch(Buffer::tile_rhs, t, decided.rhs_block * tile);
       if (q.transpose) {
-        list.scratch(Buffer::permuted_rhs, t, decided.rhs_block * q.n);
+        list.scratch(Buffer::later_sums, t, decided.rhs_block * q.n);
       }
       break;
     case Routine::getdet:
