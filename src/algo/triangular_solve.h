@@ -10,9 +10,8 @@
 //   op none   X_k = (B_k - sum_i X_i M_ik) M_kk^-1          X_i is broadcast as soon as it is
 //                                                           known, every rank takes it out of all
 //                                                           of its own equations at once
-//   else      X_k = (B_k - sum_j X_j op(M)_jk) op(M_kk)^-1  where M_kj lies, X_j lies too: each
-//   rank
-//                                                           adds up what it knows, the owner of k
+//   else      X_k = (B_k - sum_j X_j op(M)_jk) op(M_kk)^-1  where M_kj lies, X_j lies too: ranks
+//                                                           add up what they know, the owner of k
 //                                                           collects the sums
 //
 // so that all ranks take part in every step. Where the equations of two steps lie on different
