@@ -1,66 +1,19 @@
 // Orthogonal factors of tall blocks: CholeskyQR2 where it is safe, else Householder's method by
-// cuSOLVER; and the small operations that Householder QR is made of.
+// cuSOLVER.
 #include <cstdint>
 
 #include "tile/cuda/cuda.h"
 #include "tile/cuda/launch.h"
-#include "tile/cuda/library_type.h"
+#include "tile/cuda/qr_library.h"
 #include "tile/cuda/scalar.h"
 #include "tile/cuda/scratch.h"
 
 namespace jaxmg::tile {
 namespace {
 
-template <class T>
-struct Solver;
-template <>
-struct Solver<float> {
-  static constexpr auto geqrf_size = cusolverDnSgeqrf_bufferSize;
-  static constexpr auto geqrf = cusolverDnSgeqrf;
-  static constexpr auto orgqr_size = cusolverDnSorgqr_bufferSize;
-  static constexpr auto orgqr = cusolverDnSorgqr;
-};
-template <>
-struct Solver<double> {
-  static constexpr auto geqrf_size = cusolverDnDgeqrf_bufferSize;
-  static constexpr auto geqrf = cusolverDnDgeqrf;
-  static constexpr auto orgqr_size = cusolverDnDorgqr_bufferSize;
-  static constexpr auto orgqr = cusolverDnDorgqr;
-};
-template <>
-struct Solver<std::complex<float>> {
-  static constexpr auto geqrf_size = cusolverDnCgeqrf_bufferSize;
-  static constexpr auto geqrf = cusolverDnCgeqrf;
-  static constexpr auto orgqr_size = cusolverDnCungqr_bufferSize;
-  static constexpr auto orgqr = cusolverDnCungqr;
-};
-template <>
-struct Solver<std::complex<double>> {
-  static constexpr auto geqrf_size = cusolverDnZgeqrf_bufferSize;
-  static constexpr auto geqrf = cusolverDnZgeqrf;
-  static constexpr auto orgqr_size = cusolverDnZungqr_bufferSize;
-  static constexpr auto orgqr = cusolverDnZungqr;
-};
-
-// Elements that the library works in for m x n.
-template <class T>
-int library_count(CudaLane& lane, Size m, Size n, T* a, Size lda) {
-  int factor = 0, form = 0;
-  JAXMG_CUDA_CHECK(Solver<T>::geqrf_size(lane.solver(), narrow(m), narrow(n), for_library(a),
-                                         narrow(lda), &factor));
-  JAXMG_CUDA_CHECK(Solver<T>::orgqr_size(lane.solver(), narrow(m), narrow(n), narrow(n),
-                                         for_library(a), narrow(lda), for_library(a), &form));
-  return std::max(factor, form);
-}
-
 // What tile operations called from here take from the beginning of the lane's scratch.
 Size inner_bytes(CudaLane& lane, DType type, Size n) {
   return round_up(std::max(potrf_bytes(lane, type, n), triangle_bytes(type, n)), 256);
-}
-
-template <class T>
-Size householder_bytes(CudaLane& lane, Size m, Size n) {
-  return (n + library_count<T>(lane, m, n, nullptr, m)) * static_cast<Size>(sizeof(T));
 }
 
 // In the lane's scratch, behind inner_bytes.
@@ -138,18 +91,6 @@ bool is_bad(CudaLane& lane, const std::int32_t* bad) {
   return host != 0;
 }
 
-// r <- upper triangle of a, its diagonal made real, 0 below.
-template <class T>
-void take_upper(CudaLane& lane, Size n, const T* a, Size lda, T* r, Size ldr) {
-  using D = DeviceType<T>;
-  const D* from = on_device(a);
-  D* to = on_device(r);
-  for_each(lane, n, n, [=] __device__(Size i, Size j) {
-    const D x = from[i + j * lda];
-    to[i + j * ldr] = i < j ? x : i == j ? element<D>(real_part(x)) : element<D>(Real<T>(0));
-  });
-}
-
 // l <- L with zeros above.
 template <class T>
 void clear_upper(CudaLane& lane, Size n, T* l) {
@@ -167,91 +108,6 @@ template <class T>
 void gram_factor(CudaLane& lane, Size m, Size n, const T* a, Size lda, T* gram, Info* info) {
   Cuda::gemm<T>(lane, Op::conj_transpose, Op::none, n, n, m, T(1), a, lda, a, lda, T(0), gram, n);
   Cuda::potrf<T>(lane, n, gram, n, 0, info);
-}
-
-// a <- Q, r <- R by the library. tau and workspace lie where the scratch of others begins.
-template <class T>
-void householder_qr(CudaLane& lane, Size m, Size n, T* a, Size lda, T* r, Size ldr) {
-  const int count = library_count(lane, m, n, a, lda);
-  T* const tau = static_cast<T*>(lane.scratch((n + count) * Size{sizeof(T)}));
-  T* const work = tau + n;
-  const int rows = narrow(m), columns = narrow(n), ld = narrow(lda);
-  JAXMG_CUDA_CHECK(Solver<T>::geqrf(lane.solver(), rows, columns, for_library(a), ld,
-                                    for_library(tau), for_library(work), count,
-                                    lane.library_info()));
-  take_upper(lane, n, a, lda, r, ldr);
-  JAXMG_CUDA_CHECK(Solver<T>::orgqr(lane.solver(), rows, columns, columns, for_library(a), ld,
-                                    for_library(tau), for_library(work), count,
-                                    lane.library_info()));
-}
-
-template <class R>
-__device__ R inverse_of(R x) {
-  return R{1} / x;
-}
-// |x| >= 1 and of moderate size, so that the square is harmless.
-template <class R>
-__device__ DeviceComplex<R> inverse_of(DeviceComplex<R> x) {
-  const R scale = R{1} / (x.re * x.re + x.im * x.im);
-  return {x.re * scale, -x.im * scale};
-}
-
-constexpr int kLuEdge = static_cast<int>(Cuda::lu_block);
-constexpr int kLuRows = 8;
-
-template <class R, class D>
-__global__ void signed_lu_kernel(int n, D* a, Size lda, R* signs) {
-  __shared__ D s[kLuEdge][kLuEdge + 1];  // row, column
-  const int i = static_cast<int>(threadIdx.x);
-  for (int j = static_cast<int>(threadIdx.y); j < n; j += kLuRows) {
-    if (i < n) {
-      s[i][j] = a[i + j * lda];
-    }
-  }
-  __syncthreads();
-  for (int k = 0; k < n; ++k) {
-    if (i == k && threadIdx.y == 0) {
-      const R sign = real_part(s[k][k]) < R(0) ? R(1) : R(-1);
-      signs[k] = sign;
-      s[k][k] = s[k][k] + element<D>(-sign);
-    }
-    __syncthreads();
-    if (threadIdx.y == 0 && i > k && i < n) {
-      s[i][k] = s[i][k] * inverse_of(s[k][k]);
-    }
-    __syncthreads();
-    for (int j = k + 1 + static_cast<int>(threadIdx.y); j < n; j += kLuRows) {
-      if (i > k && i < n) {
-        s[i][j] = s[i][j] + element<D>(R(-1)) * (s[i][k] * s[k][j]);
-      }
-    }
-    __syncthreads();
-  }
-  for (int j = static_cast<int>(threadIdx.y); j < n; j += kLuRows) {
-    if (i < n) {
-      a[i + j * lda] = s[i][j];
-    }
-  }
-}
-
-template <class D>
-__global__ void check_diagonal_kernel(Size n, const D* a, Size lda, Size position, Info* info) {
-  __shared__ int first;
-  if (threadIdx.x == 0) {
-    first = INT32_MAX;
-  }
-  __syncthreads();
-  for (Size j = threadIdx.x; j < n; j += kThreads) {
-    const D x = a[j * (lda + 1)];
-    if (real_part(x) == 0 && imaginary_part(x) == 0) {
-      atomicMin(&first, static_cast<int>(j + 1));
-    }
-  }
-  __syncthreads();
-  if (threadIdx.x == 0 && first != INT32_MAX && info->kind == 0) {
-    info->kind = static_cast<std::int32_t>(Kind::singular);
-    info->position = static_cast<std::int32_t>(position + first);
-  }
 }
 
 template <class T>
@@ -332,44 +188,8 @@ void Cuda::orthonormalise(Lane& lane, Size m, Size n, T* a, Size lda, T* r, Size
   take_upper(lane, n, product, ldr, r, ldr);
 }
 
-template <class T>
-void Cuda::signed_lu(Lane& lane, Size n, T* a, Size lda, Real<T>* signs) {
-  if (n <= 0) {
-    return;
-  }
-  signed_lu_kernel<<<1, dim3(kLuEdge, kLuRows), 0, lane.stream()>>>(static_cast<int>(n),
-                                                                    on_device(a), lda, signs);
-  JAXMG_CUDA_CHECK(cudaGetLastError());
-}
-
-template <class T>
-void Cuda::copy_triangle(Lane& lane, Uplo uplo, Diag diag, Size m, Size n, const T* src, Size lds,
-                         T* dst, Size ldd) {
-  const DeviceType<T>* from = on_device(src);
-  DeviceType<T>* to = on_device(dst);
-  const bool lower = uplo == Uplo::lower;
-  const bool with_diagonal = diag == Diag::non_unit;
-  for_each(lane, m, n, [=] __device__(Size i, Size j) {
-    if (i == j ? with_diagonal : (i > j) == lower) {
-      to[i + j * ldd] = from[i + j * lds];
-    }
-  });
-}
-
-template <class T>
-void Cuda::check_diagonal(Lane& lane, Size n, const T* a, Size lda, Size position, Info* info) {
-  if (n <= 0) {
-    return;
-  }
-  check_diagonal_kernel<<<1, kThreads, 0, lane.stream()>>>(n, on_device(a), lda, position, info);
-  JAXMG_CUDA_CHECK(cudaGetLastError());
-}
-
-#define JAXMG_INSTANTIATE(T)                                                                     \
-  template void Cuda::orthonormalise<T>(Lane&, Size, Size, T*, Size, T*, Size);                  \
-  template void Cuda::signed_lu<T>(Lane&, Size, T*, Size, Real<T>*);                             \
-  template void Cuda::copy_triangle<T>(Lane&, Uplo, Diag, Size, Size, const T*, Size, T*, Size); \
-  template void Cuda::check_diagonal<T>(Lane&, Size, const T*, Size, Size, Info*);
+#define JAXMG_INSTANTIATE(T) \
+  template void Cuda::orthonormalise<T>(Lane&, Size, Size, T*, Size, T*, Size);
 JAXMG_INSTANTIATE(float)
 JAXMG_INSTANTIATE(double)
 JAXMG_INSTANTIATE(std::complex<float>)
