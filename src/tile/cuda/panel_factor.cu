@@ -13,12 +13,12 @@
 #include "tile/cuda/launch.h"
 #include "tile/cuda/panel_rows.h"
 #include "tile/cuda/scalar.h"
+#include "tile/cuda/shuffle.h"
 
 namespace jaxmg::tile {
 namespace {
 
 constexpr int kWarp = 32;
-constexpr unsigned kAllLanes = 0xffffffffu;
 constexpr int kRowThreads = 64;  // rows that a thread block of the solve takes
 
 // Columns of a block, and columns that the solve keeps in registers.
@@ -28,33 +28,15 @@ struct Blocking {
   static constexpr int chunk = sizeof(D) > 8 ? 8 : 16;
 };
 
-template <class R>
-__device__ R from_lane(R x, int lane) {
-  return __shfl_sync(kAllLanes, x, lane);
-}
-template <class R>
-__device__ DeviceComplex<R> from_lane(DeviceComplex<R> x, int lane) {
-  return {from_lane(x.re, lane), from_lane(x.im, lane)};
-}
-
 // x - a conj(b)
 template <class R>
-__device__ R minus_product(R x, R a, R b) {
+__device__ R minus_product_conjugate(R x, R a, R b) {
   return fma(-a, b, x);
 }
 template <class R>
-__device__ DeviceComplex<R> minus_product(DeviceComplex<R> x, DeviceComplex<R> a,
-                                          DeviceComplex<R> b) {
+__device__ DeviceComplex<R> minus_product_conjugate(DeviceComplex<R> x, DeviceComplex<R> a,
+                                                    DeviceComplex<R> b) {
   return {fma(-a.im, b.im, fma(-a.re, b.re, x.re)), fma(a.re, b.im, fma(-a.im, b.re, x.im))};
-}
-
-template <class R>
-__device__ R times(R x, R scale) {
-  return x * scale;
-}
-template <class R>
-__device__ DeviceComplex<R> times(DeviceComplex<R> x, R scale) {
-  return {x.re * scale, x.im * scale};
 }
 
 // The factor of a 32 x 32 triangle by one warp, lane i holding row i. Returns the first failing
@@ -73,7 +55,7 @@ __device__ int factor_warp(D (&row)[kWarp], int lane) {
     row[k] = lane == k ? element<D>(pivot * inverse) : times(row[k], inverse);
 #pragma unroll
     for (int j = k + 1; j < kWarp; ++j) {
-      row[j] = minus_product(row[j], row[k], from_lane(row[k], j));
+      row[j] = minus_product_conjugate(row[j], row[k], from_lane(row[k], j));
     }
   }
   return failing;
@@ -135,7 +117,7 @@ __global__ void __launch_bounds__(kThreads)
           x[k] = times(x[k], inverse[k]);
 #pragma unroll
           for (int j = k + 1; j < kWarp; ++j) {
-            x[j] = minus_product(x[j], x[k], s[k][j]);
+            x[j] = minus_product_conjugate(x[j], x[k], s[k][j]);
           }
           s[k][half + lane] = x[k];
         }
@@ -145,7 +127,7 @@ __global__ void __launch_bounds__(kThreads)
         D sum = s[half + j][half + lane];
 #pragma unroll 8
         for (int k = 0; k < kWarp; ++k) {
-          sum = minus_product(sum, s[k][half + lane], s[k][half + j]);
+          sum = minus_product_conjugate(sum, s[k][half + lane], s[k][half + j]);
         }
         if (j <= lane) {
           s[half + j][half + lane] = sum;
@@ -201,7 +183,7 @@ __global__ void __launch_bounds__(kRowThreads)
       const D known = solved[k * kRowThreads + tid];
 #pragma unroll
       for (int j = 0; j < chunk; ++j) {
-        x[j] = minus_product(x[j], known, lower[k * edge + first + j]);
+        x[j] = minus_product_conjugate(x[j], known, lower[k * edge + first + j]);
       }
     }
 #pragma unroll
@@ -209,7 +191,7 @@ __global__ void __launch_bounds__(kRowThreads)
       x[k] = times(x[k], inverse[first + k]);
 #pragma unroll
       for (int j = k + 1; j < chunk; ++j) {
-        x[j] = minus_product(x[j], x[k], lower[(first + k) * edge + first + j]);
+        x[j] = minus_product_conjugate(x[j], x[k], lower[(first + k) * edge + first + j]);
       }
       solved[(first + k) * kRowThreads + tid] = x[k];
     }
