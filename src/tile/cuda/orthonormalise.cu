@@ -2,6 +2,7 @@
 // cuSOLVER.
 #include <cstdint>
 
+#include "core/with_type.h"
 #include "tile/cuda/cuda.h"
 #include "tile/cuda/launch.h"
 #include "tile/cuda/qr_library.h"
@@ -126,19 +127,7 @@ Size qr_bytes_of(CudaLane& lane, Size rows, Size tile) {
 }  // namespace
 
 Size qr_bytes(CudaLane& lane, DType type, Size rows, Size tile) {
-  switch (type) {
-    case DType::f32:
-      return qr_bytes_of<float>(lane, rows, tile);
-    case DType::f64:
-      return qr_bytes_of<double>(lane, rows, tile);
-    case DType::c64:
-      return qr_bytes_of<std::complex<float>>(lane, rows, tile);
-    case DType::c128:
-      return qr_bytes_of<std::complex<double>>(lane, rows, tile);
-    case DType::i32:
-      break;
-  }
-  return 0;
+  return with_type(type, [&]<class T>() { return qr_bytes_of<T>(lane, rows, tile); });
 }
 
 // A = Q1 L1^H, Q1 = Q L2^H, R = L2^H L1^H: orthonormal to rounding as long as Q1^H Q1 is near I
