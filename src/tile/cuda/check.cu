@@ -62,18 +62,7 @@ __global__ void log_diagonal_kernel(Size n, const D* l, Size ldl, R* result) {
 
 template <class D>
 __global__ void check_diagonal_kernel(Size n, const D* a, Size lda, Size position, Info* info) {
-  __shared__ int first;
-  if (threadIdx.x == 0) {
-    first = INT32_MAX;
-  }
-  __syncthreads();
-  for (Size j = threadIdx.x; j < n; j += kThreads) {
-    const D x = a[j * (lda + 1)];
-    if (real_part(x) == 0 && imaginary_part(x) == 0) {
-      atomicMin(&first, static_cast<int>(j + 1));
-    }
-  }
-  __syncthreads();
+  const int first = first_of_block(n, INT32_MAX, [&](Size j) { return is_zero(a[j * (lda + 1)]); });
   if (threadIdx.x == 0 && first != INT32_MAX && info->kind == 0) {
     info->kind = static_cast<std::int32_t>(Kind::singular);
     info->position = static_cast<std::int32_t>(position + first);

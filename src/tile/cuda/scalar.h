@@ -71,6 +71,11 @@ __device__ D element(R re) {
   }
 }
 
+template <class D>
+__device__ bool is_zero(D x) {
+  return real_part(x) == 0 && imaginary_part(x) == 0;
+}
+
 template <class R>
 __device__ R conjugate(R x) {
   return x;
