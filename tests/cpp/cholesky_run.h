@@ -1,4 +1,4 @@
-// One factorisation on thread ranks and everything that can be asked of it.
+// One factorisation on ranks of a device and everything that can be asked of it.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@
 #include "algo/cholesky_update.h"
 #include "algo/first_failing_minor.h"
 #include "matrices.h"
-#include "run_ranks.h"
+#include "run_plan.h"
 #include "split_rows.h"
 #include "tile/cpu/cpu.h"
 
@@ -18,20 +18,29 @@ namespace jaxmg::test {
 
 using tile::Cpu;
 
-template <class T>
+template <class T, class Device = Cpu>
 struct Run {
   Size n;
   int ranks;
   Size tile;
   Size group;
+  Size parts;
   std::vector<std::vector<T>> shard, saved, inverse;
   std::vector<Info> info;
 
   Order order;
+  Precision precision;
 
   Run(const Matrix<T>& a, int ranks_, Size tile_, Triangle valid = Triangle::whole, Size group_ = 0,
-      Order order_ = Order::relabelled)
-      : n(a.rows), ranks(ranks_), tile(0), group(group_), order(order_) {
+      Order order_ = Order::relabelled, Size parts_ = 0,
+      Precision precision_ = Precision::native)
+      : n(a.rows),
+        ranks(ranks_),
+        tile(0),
+        group(group_),
+        parts(parts_),
+        order(order_),
+        precision(precision_) {
     PlanRequest request = make_request(Routine::potrf);
     request.tile = tile_;
     request.mirror = valid != Triangle::whole;
@@ -50,9 +59,9 @@ struct Run {
       saved.emplace_back(static_cast<std::size_t>(aux));
       inverse.emplace_back(static_cast<std::size_t>(aux));
     }
-    each_rank(plan, [&](Rank<Cpu>& rank, std::size_t r) {
-      cholesky_factor<Cpu, T>(rank, valid, shard[r].data(), saved[r].data(), inverse[r].data(),
-                              &info[r]);
+    each_rank(plan, [&](Rank<Device>& rank, std::size_t r) {
+      cholesky_factor<Device, T>(rank, valid, shard[r].data(), saved[r].data(), inverse[r].data(),
+                                 &info[r]);
     });
   }
 
@@ -64,21 +73,16 @@ struct Run {
     request.ranks = ranks;
     request.tile = tile;
     request.group = group;
+    request.parts = parts;
     request.order = order;
+    request.precision = precision;
+    request.platform = OnRanks<Device>::platform;
     return request;
   }
 
   template <class Program>
-  void each_rank(const Plan& plan, Program program) {
-    run_ranks(ranks, [&](Communicator<Cpu>& comm, tile::CpuLanes& lanes) {
-      // NaN, whatever the type.
-      std::vector<std::byte> scratch(static_cast<std::size_t>(plan.scratch_bytes()),
-                                     std::byte{0xff});
-      Observer observer;
-      Rank<Cpu> rank{comm, lanes, plan, Workspace(plan, scratch.data()), observer};
-      program(rank, static_cast<std::size_t>(comm.rank()));
-      comm.barrier();
-    });
+  void each_rank(const Plan& plan, const Program& program) {
+    run_plan<Device>(plan, program);
   }
 
   Matrix<T> solve(const Matrix<T>& b, bool replicated) {
@@ -87,14 +91,14 @@ struct Run {
     request.replicated_rhs = replicated;
     const Plan plan(request);
     const Distribution dist = plan.distribution();
-    std::vector<Matrix<T>> parts(static_cast<std::size_t>(ranks));
-    each_rank(plan, [&](Rank<Cpu>& rank, std::size_t r) {
-      Matrix<T> mine = rows_of_rank(b, dist, rank.comm.rank(), replicated);
-      cholesky_solve<Cpu, T>(rank, shard[r].data(), inverse[r].data(), &info[r], mine.data.data(),
-                             mine.data.data());
-      parts[r] = mine;
+    std::vector<Matrix<T>> pieces(static_cast<std::size_t>(ranks));
+    each_rank(plan, [&](Rank<Device>& rank, std::size_t r) {
+      Matrix<T>& mine = pieces[r];
+      mine = rows_of_rank(b, dist, rank.comm.rank(), replicated);
+      cholesky_solve<Device, T>(rank, shard[r].data(), inverse[r].data(), &info[r],
+                                mine.data.data(), mine.data.data());
     });
-    return joined_rows(parts, dist, replicated);
+    return joined_rows(pieces, dist, replicated);
   }
 
   // What the shards hold, put together.
@@ -138,17 +142,17 @@ struct Run {
     PlanRequest request = make_request(Routine::cholupdate);
     request.nrhs = v.cols;
     const Plan plan(request);
-    each_rank(plan, [&](Rank<Cpu>& rank, std::size_t r) {
-      cholesky_update<Cpu, T>(rank, downdate, shard[r].data(), inverse[r].data(), v.data.data(),
-                              &info[r]);
+    each_rank(plan, [&](Rank<Device>& rank, std::size_t r) {
+      cholesky_update<Device, T>(rank, downdate, shard[r].data(), inverse[r].data(), v.data.data(),
+                                 &info[r]);
     });
   }
 
   // The whole inverse, put together from the shards.
   Matrix<T> inverted() {
     const Plan plan(make_request(Routine::potri));
-    each_rank(plan, [&](Rank<Cpu>& rank, std::size_t r) {
-      cholesky_inverse<Cpu, T>(rank, &info[r], shard[r].data());
+    each_rank(plan, [&](Rank<Device>& rank, std::size_t r) {
+      cholesky_inverse<Device, T>(rank, &info[r], shard[r].data());
     });
     return gathered();
   }
@@ -156,24 +160,24 @@ struct Run {
   Real<T> logdet() {
     const Plan plan(make_request(Routine::logdet));
     std::vector<Real<T>> result(static_cast<std::size_t>(ranks));
-    each_rank(plan, [&](Rank<Cpu>& rank, std::size_t r) {
-      cholesky_logdet<Cpu, T>(rank, shard[r].data(), &info[r], &result[r]);
+    each_rank(plan, [&](Rank<Device>& rank, std::size_t r) {
+      cholesky_logdet<Device, T>(rank, shard[r].data(), &info[r], &result[r]);
     });
     return result[0];
   }
 
   Info locate() {
     const Plan plan(make_request(Routine::locate));
-    each_rank(plan, [&](Rank<Cpu>& rank, std::size_t r) {
-      first_failing_minor<Cpu, T>(rank, shard[r].data(), saved[r].data(), &info[r]);
+    each_rank(plan, [&](Rank<Device>& rank, std::size_t r) {
+      first_failing_minor<Device, T>(rank, shard[r].data(), saved[r].data(), &info[r]);
     });
     return info[0];
   }
 };
 
 // norm1(A[p][:, p] - L L^H) / (n eps norm1(A)), 0/0 counted as 0.
-template <class T>
-double factor_residual(const Matrix<T>& a, const Run<T>& run) {
+template <class T, class Device>
+double factor_residual(const Matrix<T>& a, const Run<T, Device>& run) {
   using Wide = std::conditional_t<is_complex_v<T>, std::complex<double>, double>;
   std::vector<Size> p;
   const Matrix<T> l = run.lower(&p);

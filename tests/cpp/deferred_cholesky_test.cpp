@@ -1,0 +1,125 @@
+// The Cholesky family on lanes that run late.
+#include <gtest/gtest.h>
+
+#include "cholesky_run.h"
+#include "deferred_ranks.h"
+
+namespace jaxmg::test {
+namespace {
+
+template <class T>
+using LateRun = Run<T, Deferred>;
+
+struct Problem {
+  int ranks = 1;
+  Size n = 1;
+  Size tile = 1;
+  Size group = 1;
+  Triangle valid = Triangle::whole;
+  Order order = Order::relabelled;
+  Precision precision = Precision::native;
+  Size parts = 1;
+};
+
+template <class T>
+Bytes factor_and_use(const Problem& p, bool judge) {
+  const auto a = random_hpd<T>(p.n, 3);
+  const auto b = random_matrix<T>(p.n, 3, 5);
+  LateRun<T> run(a, p.ranks, p.tile, p.valid, p.group, p.order, p.parts, p.precision);
+  EXPECT_EQ(run.info[0].kind, 0);
+  Bytes bytes;
+  append(bytes, run.lower().data);
+  const Matrix<T> replicated = run.solve(b, true), sharded = run.solve(b, false);
+  append(bytes, replicated.data);
+  append(bytes, sharded.data);
+  const Real<T> logdet = run.logdet();
+  append(bytes, &logdet, 1);
+  if (judge) {
+    EXPECT_LE(factor_residual(a, run), 25);
+    EXPECT_LE(solve_residual(a, b, replicated), 25);
+    EXPECT_LE(solve_residual(a, b, sharded), 25);
+  }
+  const Matrix<T> inverse = run.inverted();
+  append(bytes, inverse.data);
+  if (judge) {
+    EXPECT_NEAR(logdet, Run<T>(a, 1, p.tile).logdet(),
+                1000 * std::numeric_limits<Real<T>>::epsilon() * std::abs(logdet));
+    Matrix<T> identity(p.n, p.n);
+    for (Size i = 0; i < p.n; ++i) {
+      identity(i, i) = T(1);
+    }
+    EXPECT_LE(solve_residual(a, identity, inverse), 25);
+  }
+  return bytes;
+}
+
+template <class T>
+void expect_ordered(const Problem& p, int seeds) {
+  SCOPED_TRACE("n " + std::to_string(p.n) + " tile " + std::to_string(p.tile) + " group " +
+               std::to_string(p.group));
+  expect_same_with_every_schedule(p.ranks, seeds,
+                                  [&](bool judge) { return factor_and_use<T>(p, judge); });
+}
+
+TEST(DeferredCholeskyTest, FactorsAndSolves) {
+  for (const int ranks : {1, 2, 3, 4}) {
+    for (const Size tile : {Size{2}, Size{3}}) {
+      expect_ordered<double>({.ranks = ranks, .n = 23, .tile = tile}, 6);
+    }
+  }
+}
+
+TEST(DeferredCholeskyTest, FactorsOnEightRanks) {
+  expect_ordered<std::complex<double>>({.ranks = 8, .n = 45, .tile = 3}, 4);
+}
+
+TEST(DeferredCholeskyTest, PanelsInParts) {
+  for (const int ranks : {1, 2, 3}) {
+    for (const Size parts : {Size{2}, Size{3}, Size{5}}) {
+      expect_ordered<double>({.ranks = ranks, .n = 40, .tile = 5, .group = 2, .parts = parts}, 4);
+    }
+  }
+}
+
+TEST(DeferredCholeskyTest, GroupsOfTileColumns) {
+  for (const int ranks : {1, 2, 4}) {
+    expect_ordered<double>({.ranks = ranks, .n = 40, .tile = 3, .group = 3}, 4);
+  }
+}
+
+TEST(DeferredCholeskyTest, NumbersInParts) {
+  for (const int ranks : {1, 2, 4}) {
+    for (const Size group : {Size{1}, Size{3}}) {
+      expect_ordered<float>(
+          {.ranks = ranks, .n = 35, .tile = 4, .group = group, .precision = Precision::split}, 4);
+    }
+  }
+}
+
+TEST(DeferredCholeskyTest, TriangleThatIsMirrored) {
+  for (const Triangle valid : {Triangle::lower, Triangle::upper}) {
+    expect_ordered<double>({.ranks = 3, .n = 26, .tile = 4, .valid = valid}, 4);
+  }
+}
+
+TEST(DeferredCholeskyTest, NaturalOrder) {
+  for (const int ranks : {2, 4}) {
+    expect_ordered<float>({.ranks = ranks, .n = 30, .tile = 3, .order = Order::natural}, 4);
+  }
+}
+
+TEST(DeferredCholeskyTest, FailingMinorIsFound) {
+  auto a = random_hpd<double>(21, 7);
+  a(13, 13) = -1;
+  expect_same_with_every_schedule(3, 4, [&](bool) {
+    LateRun<double> run(a, 3, 2);
+    EXPECT_EQ(run.info[0].kind, static_cast<int>(Kind::not_positive_definite));
+    EXPECT_EQ(status(run.locate()), 14);
+    Bytes bytes;
+    append(bytes, run.info);
+    return bytes;
+  });
+}
+
+}  // namespace
+}  // namespace jaxmg::test
