@@ -176,6 +176,9 @@ class Plan {
   std::string json() const;
 
  private:
+  // What the buffers depend on.
+  void decide();
+
   PlanRequest request_;
   Size tile_ = 1;
   Size group_ = 1;
