@@ -16,6 +16,8 @@ const char* name_of(LaneKind kind) {
       return "update";
     case LaneKind::copy:
       return "copy";
+    case LaneKind::messages:
+      return "messages";
   }
   return "?";
 }
@@ -49,7 +51,7 @@ std::string Schedule::name() const {
   if (rank) {
     text.append(", rank ").append(std::to_string(*rank));
   }
-  return text + ", seed " + std::to_string(seed);
+  return text + (detached ? ", messages apart" : "") + ", seed " + std::to_string(seed);
 }
 
 bool Schedule::names(int r, LaneKind k) const {
@@ -61,20 +63,26 @@ std::vector<Schedule> schedules(int ranks, int seeds) {
   constexpr LaneKind kinds[] = {LaneKind::panel, LaneKind::update, LaneKind::copy};
   std::vector<Schedule> all{{Choice::as_enqueued}};
   std::uint64_t seed = 0;
-  for (int i = 0; i < seeds; ++i) {
-    all.push_back({Choice::random, ++seed});
-    all.push_back({Choice::priorities, ++seed});
-  }
-  for (const Choice choice : {Choice::last, Choice::first}) {
-    for (const LaneKind kind : kinds) {
-      all.push_back({choice, ++seed, kind, {}});
+  for (const bool detached : {false, true}) {
+    for (int i = 0; i < seeds; ++i) {
+      all.push_back({Choice::random, ++seed, {}, {}, detached});
+      all.push_back({Choice::priorities, ++seed, {}, {}, detached});
     }
-    for (int r = 0; ranks > 1 && r < ranks; ++r) {
-      all.push_back({choice, ++seed, {}, r});
+    for (const Choice choice : {Choice::last, Choice::first}) {
       for (const LaneKind kind : kinds) {
-        all.push_back({choice, ++seed, kind, r});
+        all.push_back({choice, ++seed, kind, {}, detached});
+      }
+      for (int r = 0; ranks > 1 && r < ranks; ++r) {
+        all.push_back({choice, ++seed, {}, r, detached});
       }
     }
+  }
+  all.push_back({Choice::last, ++seed, LaneKind::messages, {}, true});
+  for (int r = 0; ranks > 1 && r < ranks; ++r) {
+    for (const LaneKind kind : kinds) {
+      all.push_back({Choice::last, ++seed, kind, r, false});
+    }
+    all.push_back({Choice::last, ++seed, LaneKind::messages, r, true});
   }
   return all;
 }
@@ -191,18 +199,30 @@ void Scheduler::pass_on() {
   }
 }
 
+// Takes waits that are over from the heads of lanes, and those that are over because of that.
+// Returns whether there were any.
+bool Scheduler::end_waits() {
+  bool any = false;
+  for (bool again = true; again;) {
+    again = false;
+    for (const auto& queue : queues_) {
+      auto& items = queue->items;
+      while (!items.empty() && !items.front().work && items.front().event.over()) {
+        items.pop_front();
+        ++queue->done;
+        any = again = true;
+      }
+    }
+  }
+  return any;
+}
+
 // Whether there was anything that could be done.
 bool Scheduler::run_one() {
+  const bool waits_ended = end_waits();
   std::vector<DeferredQueue*> able;
-  bool waits_ended = false;
   for (const auto& queue : queues_) {
-    auto& items = queue->items;
-    while (!items.empty() && !items.front().work && items.front().event.over()) {
-      items.pop_front();
-      ++queue->done;
-      waits_ended = true;
-    }
-    if (!items.empty() && items.front().work) {
+    if (!queue->items.empty() && queue->items.front().work) {
       able.push_back(queue.get());
     }
   }
