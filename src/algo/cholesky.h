@@ -9,8 +9,9 @@
 // so, for which tiles are dealt out to the ranks in turn and collected again. L overwrites the
 // tiles of M on and below the diagonal of that order. Tiles above it are never written: with the
 // saved diagonal tiles they still hold all of A, from which the first failing leading minor is
-// found if there is one (first_failing_minor.h). Right-looking, one panel of look-ahead. LAPACK:
-// xPOTRF.
+// found if there is one (first_failing_minor.h). Right-looking, one panel of look-ahead. A panel
+// can travel in parts: the next one is brought up to date with the first columns while the others
+// are being made. LAPACK: xPOTRF.
 #pragma once
 
 #include <algorithm>
@@ -68,14 +69,15 @@ class Cholesky {
 
   bool looks_ahead(Step k) const { return *k + 1 < dist_.steps() && panels_.mine(k + 1); }
 
-  // Later work of both lanes sees panel k, ready for updates.
+  // Later work of the update lane sees panel k, ready for updates; after look_ahead() if there is
+  // one, to which the parts come one by one.
   void arrive(Step k) {
-    auto& lanes = rank_.lanes;
-    auto& first = looks_ahead(k) ? lanes.panel : lanes.update;
-    panels_.await(k, first);
-    panels_.follow_updates(k, first);
-    panels_[k].prepare(first);
-    lanes.update.wait(first.record());
+    auto& update = rank_.lanes.update;
+    if (!looks_ahead(k)) {
+      panels_.await(k, update);
+      panels_.follow_updates(k, update);
+      panels_[k].prepare(update);
+    }
   }
 
   // Panel k: factor it if it is mine, send it or get ready to receive it.
@@ -83,13 +85,16 @@ class Cholesky {
     const Tile tile = dist_.tile(k);
     PanelType& panel = panels_[k];
     panels_.claim(k);
-    panel.reshape(dist_.rows_from(k + 1), dist_.rows(tile), dist_.rows(tile));
-    if (panels_.mine(k)) {
-      Watch watch(rank_.observer, me_, Observer::Task::panel, *k, dist_.steps());
-      factor(k, panel);
-      panels_.made(k);
+    panel.reshape(dist_.rows_from(k + 1), dist_.rows(tile), dist_.rows(tile),
+                  rank_.plan.panel_parts());
+    const int next = *k + 1 < dist_.steps() ? panels_.owner(k + 1) : -1;
+    for (Size part = 0; part < panel.parts(); ++part) {
+      if (panels_.mine(k)) {
+        Watch watch(rank_.observer, me_, Observer::Task::panel, *k, dist_.steps());
+        factor(k, part, panel);
+      }
+      panels_.publish_part(k, part, next);
     }
-    panels_.publish(k, *k + 1 < dist_.steps() ? panels_.owner(k + 1) : -1);
     if (panels_.mine(k)) {
       keep(k, panel);
       panels_.kept(k);
@@ -97,12 +102,17 @@ class Cholesky {
   }
 
   //   L11 L11^H = A11,   L21 = A21 L11^-H
-  void factor(Step k, PanelType& panel) {
+  void factor(Step k, Size part, PanelType& panel) {
     auto& lane = rank_.lanes.panel;
-    const Tile tile = dist_.tile(k);
-    const T* const columns = column(tile.local);
-    panel.factor(lane, columns, n_, columns + *dist_.global_begin(tile), dist_.eliminated(k),
-                 info_);
+    if (part == 0) {
+      const Tile tile = dist_.tile(k);
+      const T* const columns = column(tile.local);
+      panel.pack_with_head(lane, columns, n_, columns + *dist_.global_begin(tile));
+    }
+    panel.factor(lane, part, dist_.eliminated(k), info_);
+    if (part + 1 == panel.parts()) {
+      panels_.made(k);
+    }
   }
 
   // What is left to do on an own panel when it is on its way: the rows go back to the matrix, and
@@ -127,8 +137,20 @@ class Cholesky {
       return;
     }
     Watch watch(rank_.observer, me_, Observer::Task::look_ahead, *k, dist_.steps());
-    const Tile next = dist_.tile(k + 1);
-    update_columns(rank_.lanes.panel, k, next.local, next.local + 1, k + 1, Step(dist_.steps()));
+    auto& lane = rank_.lanes.panel;
+    const LocalTile next = dist_.tile(k + 1).local;
+    PanelType& panel = panels_[k];
+    panels_.follow_updates(k, lane);
+    for (Size part = 0; part < panel.parts(); ++part) {
+      panels_.await_part(k, part, lane);
+      if (part + 1 == panel.parts()) {
+        panel.prepare(lane);
+        rank_.lanes.update.wait(lane.record());
+      }
+      for_blocks(k, next, next + 1, k + 1, Step(dist_.steps()), [&](const UpdateBlock& block) {
+        panel.update_by(part, lane, block.row, block.m, block.col, block.n, a_ + block.offset, n_);
+      });
+    }
     panels_.looked(k);
   }
 

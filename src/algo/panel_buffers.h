@@ -8,6 +8,8 @@
 //   looked     work with the panel in the panel lane, if there was any
 //   updated    work with it in the update lane
 //   kept       its owner's way back from it to the matrix, if there is one
+//
+// A panel may be published in parts, one after the other; readers can begin with the first.
 #pragma once
 
 #include <array>
@@ -15,6 +17,7 @@
 #include <initializer_list>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "algo/rank.h"
 #include "core/distribution.h"
@@ -42,12 +45,12 @@ class PanelBuffers {
 
   // The buffer is about to be written: by me, or by the copy that brings panel k.
   void claim(Step k) {
-    if (!mine(k) && Device::reads_in_place) {
-      return;
-    }
     Slot& slot = slots_[parity(k)];
-    writer(k).wait(slot.received);
-    wait_for(writer(k), {slot.updated, slot.looked, slot.kept});
+    if (mine(k) || !Device::reads_in_place) {
+      wait_for_all(writer(k), slot);
+      wait_for(writer(k), {slot.updated, slot.looked, slot.kept});
+    }
+    slot.received.clear();
   }
 
   // Panel k is whole, in my panel lane.
@@ -56,21 +59,30 @@ class PanelBuffers {
   // Sends panel k, or gets ready to receive it; `next` is the rank that wants it first, or -1.
   void publish(Step k, int next = -1) {
     PanelType& panel = (*this)[k];
-    std::optional<Watch> watch;
-    if (!mine(k)) {
-      watch.emplace(rank_.observer, rank_.comm.rank(), Observer::Task::arrival, *k, dist_.steps());
-    }
-    slots_[parity(k)].received =
-        rank_.comm.publish(writer(k), panel.message(), panel.count(), panel.type(), owner(k), next);
+    send(k, panel.message(), panel.count(), next);
+  }
+  // The same for the parts of a panel that has some, in their order.
+  void publish_part(Step k, Size part, int next) {
+    PanelType& panel = (*this)[k];
+    send(k, panel.message(part), panel.count(part), next);
   }
 
-  // Later work of `lane` finds panel k. (An owner's ticket would wait for all readers.)
+  // Later work of `lane` finds panel k. (An owner's tickets would wait for all readers.)
   void await(Step k, Lane& lane) {
     Slot& slot = slots_[parity(k)];
     if (mine(k)) {
       lane.wait(*slot.made);
     } else {
-      lane.wait(slot.received);
+      wait_for_all(lane, slot);
+    }
+  }
+  // The same for one part, when those before it have been waited for.
+  void await_part(Step k, Size part, Lane& lane) {
+    Slot& slot = slots_[parity(k)];
+    if (mine(k)) {
+      lane.wait(*slot.made);
+    } else {
+      lane.wait(slot.received[static_cast<std::size_t>(part)]);
     }
   }
 
@@ -89,14 +101,16 @@ class PanelBuffers {
     Slot& slot = slots_[parity(k)];
     slot.updated = rank_.lanes.update.record();
     if (!mine(k)) {
-      slot.received.release();
+      for (Ticket& ticket : slot.received) {
+        ticket.release();
+      }
     }
   }
 
   // After the last panel: everything is ordered before later work of the update lane.
   void end() {
     for (Slot& slot : slots_) {
-      rank_.lanes.panel.wait(slot.received);
+      wait_for_all(rank_.lanes.panel, slot);
     }
     rank_.lanes.update.wait(rank_.lanes.panel.record());
     rank_.lanes.update.wait(rank_.lanes.copy.record());
@@ -104,9 +118,10 @@ class PanelBuffers {
 
  private:
   using Event = typename Device::Event;
+  using Ticket = typename Device::Ticket;
 
   struct Slot {
-    typename Device::Ticket received;
+    std::vector<Ticket> received;  // of each part
     std::optional<Event> made;
     std::optional<Event> looked;
     std::optional<Event> updated;
@@ -116,6 +131,20 @@ class PanelBuffers {
   static std::size_t parity(Step k) { return static_cast<std::size_t>(*k & 1); }
   Lane& writer(Step k) const { return mine(k) ? rank_.lanes.panel : rank_.lanes.copy; }
 
+  void send(Step k, Message& message, Size count, int next) {
+    std::optional<Watch> watch;
+    if (!mine(k)) {
+      watch.emplace(rank_.observer, rank_.comm.rank(), Observer::Task::arrival, *k, dist_.steps());
+    }
+    slots_[parity(k)].received.push_back(
+        rank_.comm.publish(writer(k), message, count, PanelType::type(), owner(k), next));
+  }
+
+  static void wait_for_all(Lane& lane, Slot& slot) {
+    for (Ticket& ticket : slot.received) {
+      lane.wait(ticket);
+    }
+  }
   // Events that have not been yet are none to wait for.
   static void wait_for(Lane& lane, std::initializer_list<std::optional<Event>> events) {
     for (const auto& event : events) {

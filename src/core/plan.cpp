@@ -75,6 +75,19 @@ Size choose_group(const PlanRequest& q, Size tile) {
   return q.platform == Platform::cpu ? 1 : std::max<Size>(1, 1024 / tile);
 }
 
+// Where the chain of panels decides, the next one is not kept waiting for all of a panel: in parts,
+// its way and what the next one needs of it go on beside the making of the rest. Half-precision
+// parts of numbers are made of whole panels.
+Size choose_panel_parts(const PlanRequest& q, Precision precision) {
+  if (q.routine != Routine::potrf || precision != Precision::native) {
+    return 1;
+  }
+  if (q.parts > 0) {
+    return q.parts;
+  }
+  return q.platform == Platform::cuda && q.ranks > 1 && q.n >= 4096 && q.n < 49152 ? 4 : 1;
+}
+
 }  // namespace
 
 Plan::Plan(const PlanRequest& request) : request_(request) {
@@ -118,6 +131,7 @@ Plan::Plan(const PlanRequest& request) : request_(request) {
     precision_ = Precision::native;
     rhs_block_ = vendor_rhs_block(q);
   }
+  panel_parts_ = choose_panel_parts(q, precision_);
 
   matrix_rows_ = factor_rows();
   if (q.routine == Routine::potrf && q.order == Order::natural) {
@@ -321,10 +335,11 @@ std::string Plan::json() const {
   std::ostringstream out;
   out << "{\"routine\":\"" << name(request_.routine) << "\",\"n\":" << request_.n
       << ",\"nrhs\":" << request_.nrhs << ",\"ranks\":" << request_.ranks << ",\"tile\":" << tile_
-      << ",\"group\":" << group_ << ",\"rhs_block\":" << rhs_block_
-      << ",\"matrix_rows\":" << matrix_rows_ << ",\"factor_rows\":" << factor_rows()
-      << ",\"aux_count\":" << aux_count() << ",\"scratch_bytes\":" << scratch_bytes_
-      << ",\"total_bytes\":" << total_bytes() << ",\"flops\":" << flops() << ",\"entries\":[";
+      << ",\"group\":" << group_ << ",\"panel_parts\":" << panel_parts_
+      << ",\"rhs_block\":" << rhs_block_ << ",\"matrix_rows\":" << matrix_rows_
+      << ",\"factor_rows\":" << factor_rows() << ",\"aux_count\":" << aux_count()
+      << ",\"scratch_bytes\":" << scratch_bytes_ << ",\"total_bytes\":" << total_bytes()
+      << ",\"flops\":" << flops() << ",\"entries\":[";
   bool first = true;
   for (const Entry& e : entries_) {
     out << (first ? "" : ",") << "{\"buffer\":\"" << name(e.buffer) << "\",\"place\":\""

@@ -121,6 +121,7 @@ struct PlanRequest {
   int ranks = 1;
   Size tile = 0;   // 0: choose
   Size group = 0;  // tile columns in one product of the trailing update; 0: choose
+  Size parts = 0;  // of a Cholesky panel on its way; 0: choose
   Platform platform = Platform::cpu;
   Precision precision = Precision::native;
   Backend backend = Backend::native;
@@ -145,6 +146,8 @@ class Plan {
   // Tile columns that one product of the trailing update covers; for syevd, panels whose updates
   // are made by one.
   Size group() const { return group_; }
+  // Runs of columns in which a panel of a Cholesky factorisation is made and sent.
+  Size panel_parts() const { return panel_parts_; }
   // What was asked for, where the platform and the element type have it.
   Precision precision() const { return precision_; }
   // Right-hand sides that go through a solve together.
@@ -176,6 +179,7 @@ class Plan {
   PlanRequest request_;
   Size tile_ = 1;
   Size group_ = 1;
+  Size panel_parts_ = 1;
   Precision precision_ = Precision::native;
   Size rhs_block_ = 1;
   Size matrix_rows_ = 0;

@@ -50,7 +50,6 @@ void add_cholesky_entries(const PlanRequest& q, const Decisions& decided, EntryL
       list.argument(Buffer::tile_inverse, t, tiles);
       list.result(Buffer::right_hand_side, t, (q.replicated_rhs ? q.n : rows) * q.nrhs);
       list.scratch(Buffer::partial_sums, t, decided.rhs_block * q.n);
-      list.scratch(Buffer::tile_rhs, t, decided.rhs_block * tile);
       list.scratch(Buffer::tile_rhs_other, t, decided.rhs_block * tile);
       break;
     case Routine::potri: {

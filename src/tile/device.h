@@ -68,10 +68,10 @@
 //                    lower Cholesky factor in place, strict upper part of a untouched; a failing
 //                    minor j sets *info, unless it is set already, to
 //                    (not_positive_definite, position + j)
-//   factor_panel(lane, n, m, a, lda, position, info)
-//                    of the n + m rows of a, the first n <- their lower Cholesky factor L (what is
-//                    above the diagonal loses its meaning), the others <- (the others) inv(L)^H;
-//                    info as for potrf
+//   factor_panel(lane, first, last, n, m, a, lda, position, info)
+//                    columns first .. last - 1, those before being done, of: of the n + m rows of a,
+//                    the first n <- their lower Cholesky factor L (what is above the diagonal loses
+//                    its meaning), the others <- (the others) inv(L)^H; info as for potrf
 //   inverse_block    edge of the blocks that getrf inverts; 0: triangular solves are better
 //   invert_lower(lane, n, l, ldl, x, ldx)
 //                    x <- inv(L), or nothing where solve_diagonal needs none

@@ -23,21 +23,29 @@ class Panel {
   static Panel from(const Workspace& workspace, bool odd) {
     return Panel(workspace.template get<T>(odd ? Buffer::panel_odd : Buffer::panel_even));
   }
-  explicit Panel(T* buffer) : buffer_(buffer) { message_.buffer = buffer; }
+  explicit Panel(T* buffer) : buffer_(buffer), messages_{{buffer, buffer}} {}
 
   // The step's remaining rows, in the order in which they are packed, and the panel's width. The
-  // head is as many rows before them that are no part of the panel but travel with it.
-  void reshape(std::vector<RowRange> rows, Size width, Size head = 0) {
+  // head is as many rows before them that are no part of the panel but travel with it. Parts are
+  // runs of columns, all of one width but the last, that can be made and sent one after the other.
+  void reshape(std::vector<RowRange> rows, Size width, Size head = 0, Size parts = 1) {
     ranges_ = std::move(rows);
     width_ = width;
     head_ = head;
     rows_ = ranges_.empty() ? 0 : ranges_.back().packed + ranges_.back().count;
-    message_.view = buffer_;
+    part_width_ = std::max<Size>(1, ceil_div(width, parts));
+    parts_ = std::max<Size>(1, ceil_div(width, part_width_));
+    messages_.resize(static_cast<std::size_t>(parts_));
+    for (Size p = 0; p < parts_; ++p) {
+      T* const columns = buffer_ + part_begin(p) * ld();
+      messages_[static_cast<std::size_t>(p)] = {columns, columns};
+    }
   }
 
   Size rows() const { return rows_; }
   Size ld() const { return head_ + rows_; }
   Size width() const { return width_; }
+  Size parts() const { return parts_; }
   std::span<const RowRange> ranges() const { return ranges_; }
   T* data() { return buffer_ + head_; }
 
@@ -56,11 +64,15 @@ class Panel {
     }
   }
 
-  // With the diagonal tile of a in the head: both are factored, see factor_panel of tile/device.h.
-  void factor(Lane& lane, const T* a, Size lda, const T* diagonal, Size position, Info* info) {
+  // With the diagonal tile of a in the head.
+  void pack_with_head(Lane& lane, const T* a, Size lda, const T* diagonal) {
     Device::template copy<T>(lane, head_, width_, diagonal, lda, buffer_, ld());
     pack(lane, a, lda);
-    Device::template factor_panel<T>(lane, head_, rows_, buffer_, ld(), position, info);
+  }
+  // Head and rows are factored, part by part, see factor_panel of tile/device.h.
+  void factor(Lane& lane, Size part, Size position, Info* info) {
+    Device::template factor_panel<T>(lane, part_begin(part), part_begin(part + 1), head_, rows_,
+                                     buffer_, ld(), position, info);
   }
   // The factor of the diagonal tile goes back to its place.
   void unpack_head(Lane& lane, T* diagonal, Size lda) const {
@@ -69,20 +81,27 @@ class Panel {
   }
 
   // How it travels.
-  Message& message() { return message_; }
-  Size count() const { return ld() * width_; }
+  Message& message(Size part = 0) { return messages_[static_cast<std::size_t>(part)]; }
+  Size count(Size part = 0) const { return ld() * (part_begin(part + 1) - part_begin(part)); }
   static constexpr DType type() { return dtype_of<T>; }
 
   // Once it has arrived, before the first update.
   void prepare(Lane&) {}
-  const T* view() const { return static_cast<const T*>(message_.view) + head_; }
+  const T* view() const { return static_cast<const T*>(messages_.front().view) + head_; }
 
   // C (m x n) <- C - P[row : row + m, :] P[col : col + n, :]^H, row and col being packed positions.
   void update(Lane& lane, Size row, Size m, Size col, Size n, T* c, Size ldc) const {
     Device::template gemm<T>(lane, Op::none, Op::conj_transpose, m, n, width_, T(-1), view() + row,
                              ld(), view() + col, ld(), T(1), c, ldc);
   }
-  // The same for `count` blocks at constant distances, of which none overlaps another.
+  // What one part contributes to that.
+  void update_by(Size part, Lane& lane, Size row, Size m, Size col, Size n, T* c, Size ldc) const {
+    const T* const columns = view() + part_begin(part) * ld();
+    Device::template gemm<T>(lane, Op::none, Op::conj_transpose, m, n,
+                             part_begin(part + 1) - part_begin(part), T(-1), columns + row, ld(),
+                             columns + col, ld(), T(1), c, ldc);
+  }
+  // All of it for `count` blocks at constant distances, of which none overlaps another.
   void update_strided(Lane& lane, Size row, Size row_stride, Size m, Size col, Size col_stride,
                       Size n, T* c, Size ldc, Size c_stride, Size count) const {
     Device::template gemm_strided<T>(lane, Op::none, Op::conj_transpose, m, n, width_, T(-1),
@@ -97,12 +116,16 @@ class Panel {
   }
 
  private:
+  Size part_begin(Size part) const { return std::min(width_, part * part_width_); }
+
   T* buffer_;
-  Message message_;
+  std::vector<Message> messages_;  // of the parts
   std::vector<RowRange> ranges_;
   Size rows_ = 0;
   Size head_ = 0;
   Size width_ = 0;
+  Size parts_ = 1;
+  Size part_width_ = 1;
 };
 
 }  // namespace jaxmg

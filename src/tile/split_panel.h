@@ -29,6 +29,11 @@ class SplitPanel : public Panel<Device, T> {
     update_strided(lane, row, 0, m, col, 0, n, c, ldc, 0, 1);
   }
 
+  // The parts of numbers are kept together for all columns: such a panel is made and sent in one.
+  void update_by(Size, Lane& lane, Size row, Size m, Size col, Size n, T* c, Size ldc) const {
+    update(lane, row, m, col, n, c, ldc);
+  }
+
   void update_strided(Lane& lane, Size row, Size row_stride, Size m, Size col, Size col_stride,
                       Size n, T* c, Size ldc, Size c_stride, Size count) const {
     Device::subtract_split_product(lane, m, n, this->width(), split_ + row, split_ + col,

@@ -24,6 +24,7 @@ struct Run {
   int ranks;
   Size tile;
   Size group;
+  Size parts;
   std::vector<std::vector<T>> shard, saved, inverse;
   std::vector<Info> info;
 
@@ -31,8 +32,15 @@ struct Run {
   Precision precision;
 
   Run(const Matrix<T>& a, int ranks_, Size tile_, Triangle valid = Triangle::whole, Size group_ = 0,
-      Order order_ = Order::relabelled, Precision precision_ = Precision::native)
-      : n(a.rows), ranks(ranks_), tile(0), group(group_), order(order_), precision(precision_) {
+      Order order_ = Order::relabelled, Size parts_ = 0,
+      Precision precision_ = Precision::native)
+      : n(a.rows),
+        ranks(ranks_),
+        tile(0),
+        group(group_),
+        parts(parts_),
+        order(order_),
+        precision(precision_) {
     PlanRequest request = make_request(Routine::potrf);
     request.tile = tile_;
     request.mirror = valid != Triangle::whole;
@@ -65,6 +73,7 @@ struct Run {
     request.ranks = ranks;
     request.tile = tile;
     request.group = group;
+    request.parts = parts;
     request.order = order;
     request.precision = precision;
     request.platform = OnRanks<Device>::platform;
@@ -82,14 +91,14 @@ struct Run {
     request.replicated_rhs = replicated;
     const Plan plan(request);
     const Distribution dist = plan.distribution();
-    std::vector<Matrix<T>> parts(static_cast<std::size_t>(ranks));
+    std::vector<Matrix<T>> pieces(static_cast<std::size_t>(ranks));
     each_rank(plan, [&](Rank<Device>& rank, std::size_t r) {
-      Matrix<T>& mine = parts[r];
+      Matrix<T>& mine = pieces[r];
       mine = rows_of_rank(b, dist, rank.comm.rank(), replicated);
       cholesky_solve<Device, T>(rank, shard[r].data(), inverse[r].data(), &info[r],
                                 mine.data.data(), mine.data.data());
     });
-    return joined_rows(parts, dist, replicated);
+    return joined_rows(pieces, dist, replicated);
   }
 
   // What the shards hold, put together.

@@ -61,6 +61,24 @@ TYPED_TEST(CholeskyTest, GroupsOfTileColumnsChangeNothing) {
   }
 }
 
+TYPED_TEST(CholeskyTest, PartsOfPanelsChangeNothing) {
+  const auto a = random_hpd<TypeParam>(75, 2);
+  auto indefinite = a;
+  indefinite(61, 61) = TypeParam(-5);
+  const auto b = random_matrix<TypeParam>(75, 2, 5);
+  for (int ranks : {1, 2, 3, 8}) {
+    for (Size parts : {Size{1}, Size{2}, Size{3}, Size{7}, Size{64}}) {
+      for (Order order : {Order::relabelled, Order::natural}) {
+        SCOPED_TRACE("ranks " + std::to_string(ranks) + " parts " + std::to_string(parts));
+        Run<TypeParam> run(a, ranks, 7, Triangle::whole, 2, order, parts);
+        EXPECT_LE(solve_residual(a, b, run.solve(b, true)), 25);
+        Run<TypeParam> failing(indefinite, ranks, 7, Triangle::whole, 2, order, parts);
+        EXPECT_EQ(status(failing.locate()), 62);
+      }
+    }
+  }
+}
+
 TYPED_TEST(CholeskyTest, ReadsOnlyTheTriangleThatIsNamed) {
   using T = TypeParam;
   const Size n = 21;

@@ -18,13 +18,14 @@ struct Problem {
   Triangle valid = Triangle::whole;
   Order order = Order::relabelled;
   Precision precision = Precision::native;
+  Size parts = 1;
 };
 
 template <class T>
 Bytes factor_and_use(const Problem& p, bool judge) {
   const auto a = random_hpd<T>(p.n, 3);
   const auto b = random_matrix<T>(p.n, 3, 5);
-  LateRun<T> run(a, p.ranks, p.tile, p.valid, p.group, p.order, p.precision);
+  LateRun<T> run(a, p.ranks, p.tile, p.valid, p.group, p.order, p.parts, p.precision);
   EXPECT_EQ(run.info[0].kind, 0);
   Bytes bytes;
   append(bytes, run.lower().data);
@@ -72,13 +73,21 @@ TEST(DeferredCholeskyTest, FactorsOnEightRanks) {
   expect_ordered<std::complex<double>>({.ranks = 8, .n = 45, .tile = 3}, 4);
 }
 
+TEST(DeferredCholeskyTest, PanelsInParts) {
+  for (const int ranks : {1, 2, 3}) {
+    for (const Size parts : {Size{2}, Size{3}, Size{5}}) {
+      expect_ordered<double>({.ranks = ranks, .n = 40, .tile = 5, .group = 2, .parts = parts}, 4);
+    }
+  }
+}
+
 TEST(DeferredCholeskyTest, GroupsOfTileColumns) {
   for (const int ranks : {1, 2, 4}) {
     expect_ordered<double>({.ranks = ranks, .n = 40, .tile = 3, .group = 3}, 4);
   }
 }
 
-TEST(DeferredCholeskyTest, PanelsInParts) {
+TEST(DeferredCholeskyTest, NumbersInParts) {
   for (const int ranks : {1, 2, 4}) {
     for (const Size group : {Size{1}, Size{3}}) {
       expect_ordered<float>(

@@ -122,7 +122,8 @@ void check_inverse(int devices);
 void check_vendor(int devices);
 void check_sweeps();
 // Seconds of a factorisation and a solve of order n on all devices; tile and group: 0 to choose.
-void time_cholesky(int devices, Size n, const std::string& type, Size tile, Size group);
+// `what` is a type, or type:P for panels in P parts.
+void time_cholesky(int devices, Size n, const std::string& what, Size tile, Size group);
 void time_lu(int devices, Size n, const std::string& type, Size tile);
 // Microseconds a column of an m x n panel of LU.
 void time_lu_panel(Size m, Size n, const std::string& type);

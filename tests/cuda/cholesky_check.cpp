@@ -1,5 +1,7 @@
 // Cholesky factorisation, solution and failure reports on ranks that are GPUs.
+#include <array>
 #include <chrono>
+#include <string>
 
 #include "algo/cholesky.h"
 #include "algo/cholesky_logdet.h"
@@ -18,7 +20,7 @@ using tile::Cuda;
 
 template <class T>
 void check_solve(Group& group, int devices, int ranks, Size n, Size tile, Triangle valid,
-                 Precision precision = Precision::native) {
+                 Precision precision = Precision::native, Size parts = 0) {
   const auto whole = random_hpd<T>(n, 41);
   auto given = whole;
   for (Size i = 0; valid != Triangle::whole && i < n; ++i) {
@@ -34,7 +36,7 @@ void check_solve(Group& group, int devices, int ranks, Size n, Size tile, Triang
                            std::to_string(tile);
   run_gpu_ranks(ranks, devices, true, [&](GpuRank& gpu) {
     const int me = gpu.comm.rank();
-    RankRun<T> run(gpu, n, tile, valid, 0, precision);
+    RankRun<T> run(gpu, n, tile, valid, 0, precision, parts);
     const Plan plan(run.request(Routine::potrf));
     const Distribution dist = plan.distribution();
     DeviceArray<T> a(shard_of(given, dist, me));
@@ -128,6 +130,10 @@ void check_type(int devices) {
              {1, 4}, {7, 2}, {65, 8}, {130, 16}, {301, 32}, {301, 200}, {700, 300}}) {
       check_solve<T>(group, devices, ranks, n, tile, Triangle::whole);
     }
+    for (const auto& [n, tile, parts] : std::vector<std::array<Size, 3>>{
+             {130, 16, 5}, {301, 32, 3}, {700, 150, 2}, {700, 150, 4}}) {
+      check_solve<T>(group, devices, ranks, n, tile, Triangle::whole, Precision::native, parts);
+    }
     check_solve<T>(group, devices, ranks, 77, 8, Triangle::lower);
     check_solve<T>(group, devices, ranks, 77, 8, Triangle::upper);
     if constexpr (Cuda::splits<T>) {
@@ -162,11 +168,11 @@ void fill_shard(tile::CudaLane& lane, const Distribution& dist, int rank, T* a) 
 }
 
 template <class T>
-void time_type(int devices, Size n, Size tile, Size group,
+void time_type(int devices, Size n, Size tile, Size group, Size parts,
                Precision precision = Precision::native) {
   run_gpu_ranks(devices, devices, true, [&](GpuRank& gpu) {
     const int me = gpu.comm.rank();
-    RankRun<T> run(gpu, n, tile, Triangle::whole, group, precision);
+    RankRun<T> run(gpu, n, tile, Triangle::whole, group, precision, parts);
     const Plan plan(run.request(Routine::potrf));
     const Distribution dist = plan.distribution();
     DeviceArray<T> a(dist.capacity() * n);
@@ -195,11 +201,13 @@ void time_type(int devices, Size n, Size tile, Size group,
     const int kind = info.download()[0].kind;
     if (me == 0) {
       std::printf(
-          "%s n %lld devices %d tile %lld group %lld: factor %.4f s (%.1f TF/s), solve %.4f s, "
+          "%s n %lld devices %d tile %lld group %lld parts %lld: factor %.4f s (%.1f TF/s), solve "
+          "%.4f s, "
           "kind %d\n",
           type_name<T>().c_str(), static_cast<long long>(n), devices,
-          static_cast<long long>(plan.tile()), static_cast<long long>(plan.group()), factor,
-          plan.flops() / factor / 1e12, solve, kind);
+          static_cast<long long>(plan.tile()), static_cast<long long>(plan.group()),
+          static_cast<long long>(plan.panel_parts()), factor, plan.flops() / factor / 1e12, solve,
+          kind);
       std::fflush(stdout);
     }
   });
@@ -214,17 +222,20 @@ void check_cholesky(int devices) {
   check_type<std::complex<double>>(devices);
 }
 
-void time_cholesky(int devices, Size n, const std::string& type, Size tile, Size group) {
+void time_cholesky(int devices, Size n, const std::string& what, Size tile, Size group) {
+  const std::size_t colon = what.find(':');
+  const std::string type = what.substr(0, colon);
+  const Size parts = colon == std::string::npos ? 0 : std::stoll(what.substr(colon + 1));
   if (type == "split") {
-    time_type<float>(devices, n, tile, group, Precision::split);
+    time_type<float>(devices, n, tile, group, parts, Precision::split);
   } else if (type == "f32") {
-    time_type<float>(devices, n, tile, group);
+    time_type<float>(devices, n, tile, group, parts);
   } else if (type == "c64") {
-    time_type<std::complex<float>>(devices, n, tile, group);
+    time_type<std::complex<float>>(devices, n, tile, group, parts);
   } else if (type == "c128") {
-    time_type<std::complex<double>>(devices, n, tile, group);
+    time_type<std::complex<double>>(devices, n, tile, group, parts);
   } else {
-    time_type<double>(devices, n, tile, group);
+    time_type<double>(devices, n, tile, group, parts);
   }
 }
 

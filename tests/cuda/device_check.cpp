@@ -2,7 +2,9 @@
 //
 //   device_check                         everything, one line a group; exit status 1 on a failure
 //   device_check --time N [TYPE [TILE [GROUP [DEVICES]]]]
-//                                        seconds of a factorisation of order N, on 1 .. all devices
+//                                        seconds of a factorisation of order N, on 1 .. all
+//                                        devices; TYPE:P for panels in P parts, TYPE split for f32
+//                                        by parts of numbers
 //   device_check --qr M N [TYPE [TILE]]  seconds of a QR factorisation, on 1 .. all devices
 //   device_check --time-lu N [TYPE [TILE [DEVICES]]]
 //                                        the same for LU; f32 by half-precision parts, unless

@@ -18,8 +18,14 @@ template <class T>
 class RankRun {
  public:
   RankRun(GpuRank& gpu, Size n, Size tile, Triangle valid = Triangle::whole, Size group = 0,
-          Precision precision = Precision::native)
-      : gpu_(gpu), n_(n), tile_(tile), valid_(valid), group_(group), precision_(precision) {
+          Precision precision = Precision::native, Size parts = 0)
+      : gpu_(gpu),
+        n_(n),
+        tile_(tile),
+        valid_(valid),
+        group_(group),
+        precision_(precision),
+        parts_(parts) {
     gpu_.context.prepare(dtype_of<T>, tile::Kernels::common);
     gpu_.context.prepare(dtype_of<T>, tile::Kernels::lu);
   }
@@ -32,6 +38,7 @@ class RankRun {
     q.ranks = gpu_.comm.size();
     q.tile = tile_;
     q.group = group_;
+    q.parts = parts_;
     q.precision = precision_;
     q.platform = Platform::cuda;
     q.mirror = valid_ != Triangle::whole;
@@ -72,6 +79,7 @@ class RankRun {
   Triangle valid_;
   Size group_;
   Precision precision_;
+  Size parts_;
 };
 
 template <class T>

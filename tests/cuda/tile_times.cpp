@@ -54,11 +54,11 @@ void time_type(GpuRank& gpu, Size rows, Size nb) {
   DeviceArray<T> whole(n * nb);
   const double panel_factor = microseconds(lane, [&] {
     Cuda::copy<T>(lane, n - 1, nb, a.get(), n, whole.get(), n);
-    Cuda::factor_panel<T>(lane, nb, rows, whole.get(), n, 0, info.get());
+    Cuda::factor_panel<T>(lane, 0, nb, nb, rows, whole.get(), n, 0, info.get());
   });
   const double tile_alone = microseconds(lane, [&] {
     Cuda::copy<T>(lane, nb, nb, a.get(), n, whole.get(), n);
-    Cuda::factor_panel<T>(lane, nb, 0, whole.get(), n, 0, info.get());
+    Cuda::factor_panel<T>(lane, 0, nb, nb, 0, whole.get(), n, 0, info.get());
   });
   const double pack = microseconds(
       lane, [&] { Cuda::copy<T>(lane, rows, nb, a.get() + nb, n, panel.get(), rows); });

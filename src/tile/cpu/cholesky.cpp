@@ -72,10 +72,15 @@ void Cpu::potrf(Lane& lane, Size n, T* a, Size lda, Size position, Info* info) {
 }
 
 template <class T>
-void Cpu::factor_panel(Lane& lane, Size n, Size m, T* a, Size lda, Size position, Info* info) {
-  potrf(lane, n, a, lda, position, info);
-  trsm(lane, Side::right, Uplo::lower, Op::conj_transpose, Diag::non_unit, m, n, T(1), a, lda,
-       a + n, lda);
+void Cpu::factor_panel(Lane& lane, Size first, Size last, Size n, Size m, T* a, Size lda,
+                       Size position, Info* info) {
+  const Size w = last - first;
+  T* const block = a + first + first * lda;
+  gemm(lane, Op::none, Op::conj_transpose, n + m - first, w, first, T(-1), a + first, lda,
+       a + first, lda, T(1), block, lda);
+  potrf(lane, w, block, lda, position + first, info);
+  trsm(lane, Side::right, Uplo::lower, Op::conj_transpose, Diag::non_unit, n + m - last, w, T(1),
+       block, lda, block + w, lda);
 }
 
 // Nothing: a triangular solve on CPU is as fast as a product with the inverse, and more accurate.
@@ -103,7 +108,7 @@ void Cpu::log_diagonal(Lane&, Size n, const T* l, Size ldl, Real<T>* result) {
 #define JAXMG_INSTANTIATE(T)                                                                      \
   template void Cpu::potrf<T>(Lane&, Size, T*, Size, Size, Info*);                                \
   template void Cpu::invert_lower<T>(Lane&, Size, const T*, Size, T*, Size);                      \
-  template void Cpu::factor_panel<T>(Lane&, Size, Size, T*, Size, Size, Info*);                   \
+  template void Cpu::factor_panel<T>(Lane&, Size, Size, Size, Size, T*, Size, Size, Info*);       \
   template void Cpu::solve_diagonal<T>(Lane&, Op, Size, Size, const T*, Size, const T*, Size, T*, \
                                        Size, T*);                                                 \
   template void Cpu::log_diagonal<T>(Lane&, Size, const T*, Size, Real<T>*);

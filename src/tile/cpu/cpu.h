@@ -59,7 +59,8 @@ struct Cpu {
   template <class T>
   static void potrf(Lane& lane, Size n, T* a, Size lda, Size position, Info* info);
   template <class T>
-  static void factor_panel(Lane& lane, Size n, Size m, T* a, Size lda, Size position, Info* info);
+  static void factor_panel(Lane& lane, Size first, Size last, Size n, Size m, T* a, Size lda,
+                           Size position, Info* info);
   template <class T>
   static void invert_lower(Lane& lane, Size n, const T* l, Size ldl, T* x, Size ldx);
   template <class T>

@@ -100,7 +100,8 @@ struct Cuda {
   template <class T>
   static void potrf(Lane& lane, Size n, T* a, Size lda, Size position, Info* info);
   template <class T>
-  static void factor_panel(Lane& lane, Size n, Size m, T* a, Size lda, Size position, Info* info);
+  static void factor_panel(Lane& lane, Size first, Size last, Size n, Size m, T* a, Size lda,
+                           Size position, Info* info);
   // As invert_unit_blocks, for a triangle L with any diagonal.
   template <class T>
   static void invert_blocks(Lane& lane, Size n, const T* l, Size ldl, T* x, Size ldx);

@@ -37,7 +37,7 @@ void warm_up(CudaLane& lane, char* memory) {
   Cuda::invert_lower<T>(lane, n, a, n, x, n);
   Cuda::invert_blocks<T>(lane, n, a, n, x, n);
   Cuda::copy_triangle<T>(lane, Uplo::lower, Diag::non_unit, n, n, a, n, x, n);
-  Cuda::factor_panel<T>(lane, n / 2, n / 2, b, n, 0, info);
+  Cuda::factor_panel<T>(lane, 0, n / 2, n / 2, n / 2, b, n, 0, info);
   Cuda::fill<T>(lane, n, n, T(0), T(1), b, n);
   for (const Op op : {Op::none, Op::conj_transpose}) {
     Cuda::solve_diagonal<T>(lane, op, n, n, a, n, x, n, b, n, work);

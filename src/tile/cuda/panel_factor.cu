@@ -244,13 +244,14 @@ void solve_rows(CudaLane& lane, Size m, int n, const D* l, Size ldl, D* a, Size 
 }  // namespace
 
 template <class T>
-void Cuda::factor_panel(Lane& lane, Size n, Size m, T* a, Size lda, Size position, Info* info) {
+void Cuda::factor_panel(Lane& lane, Size first, Size last, Size n, Size m, T* a, Size lda,
+                        Size position, Info* info) {
   using D = DeviceType<T>;
   constexpr Size edge = Blocking<D>::edge;
-  const bool apart = !is_complex_v<T> && n >= kRowTile && m >= kManyRows;
+  const bool apart = !is_complex_v<T> && last - first >= kRowTile && m >= kManyRows;
   const Size rows = apart ? n : n + m;
-  for (Size j = 0; j < n; j += edge) {
-    const Size w = std::min(edge, n - j);
+  for (Size j = first; j < last; j += edge) {
+    const Size w = std::min(edge, last - j);
     T* const block = a + j + j * lda;
     if (j > 0) {
       gemm<T>(lane, Op::none, Op::conj_transpose, rows - j, w, j, T(-1), a + j, lda, a + j, lda,
@@ -263,16 +264,20 @@ void Cuda::factor_panel(Lane& lane, Size n, Size m, T* a, Size lda, Size positio
   }
   if constexpr (!is_complex_v<T>) {
     if (apart) {
-      solve_panel_rows<T>(lane, m, n, a, lda, a + n, lda);
+      T* const below = a + n + first * lda;
+      gemm<T>(lane, Op::none, Op::conj_transpose, m, last - first, first, T(-1), a + n, lda,
+              a + first, lda, T(1), below, lda);
+      solve_panel_rows<T>(lane, m, last - first, a + first * (lda + 1), lda, below, lda);
     }
   }
 }
 
-template void Cuda::factor_panel<float>(Lane&, Size, Size, float*, Size, Size, Info*);
-template void Cuda::factor_panel<double>(Lane&, Size, Size, double*, Size, Size, Info*);
-template void Cuda::factor_panel<std::complex<float>>(Lane&, Size, Size, std::complex<float>*, Size,
-                                                      Size, Info*);
-template void Cuda::factor_panel<std::complex<double>>(Lane&, Size, Size, std::complex<double>*,
-                                                       Size, Size, Info*);
+#define JAXMG_INSTANTIATE(T) \
+  template void Cuda::factor_panel<T>(Lane&, Size, Size, Size, Size, T*, Size, Size, Info*);
+JAXMG_INSTANTIATE(float)
+JAXMG_INSTANTIATE(double)
+JAXMG_INSTANTIATE(std::complex<float>)
+JAXMG_INSTANTIATE(std::complex<double>)
+#undef JAXMG_INSTANTIATE
 
 }  // namespace jaxmg::tile
