@@ -120,29 +120,24 @@ std::vector<int> DeferredCommunicator::others() const {
   return ranks;
 }
 
-DeferredLane& DeferredCommunicator::way(Lane& given) {
-  Scheduler& scheduler = group_->scheduler();
-  if (!scheduler.schedule().detached) {
-    return given;
-  }
-  std::unique_ptr<Lane>& own = ways_[&given];
-  if (!own) {
-    own = std::make_unique<Lane>(scheduler, group_->member(rank_), LaneKind::messages);
-  }
-  return *own;
-}
-
 DeferredLane& DeferredCommunicator::begin(Lane& given) {
-  Lane& lane = way(given);
-  if (&lane != &given) {
-    lane.wait(given.record());
+  Scheduler& scheduler = group_->scheduler();
+  way_ = &given;
+  if (scheduler.schedule().detached) {
+    Ways& ways = ways_[&given];
+    std::unique_ptr<Lane>& next = ways.lanes[ways.calls++ % ways.lanes.size()];
+    if (!next) {
+      next = std::make_unique<Lane>(scheduler, group_->member(rank_), LaneKind::messages);
+    }
+    way_ = next.get();
+    way_->wait(given.record());
   }
-  return lane;
+  return *way_;
 }
 
 DeferredCommunicator::Ticket DeferredCommunicator::finish(Lane& given, const Call& call,
                                                           std::vector<int> readers) {
-  const DeferredEvent own = way(given).record();
+  const DeferredEvent own = way_->record();
   offer(call, Stage::done, {.event = own});
   return Ticket(std::make_unique<Part>(group_, call, rank_, own, std::move(readers)), given);
 }

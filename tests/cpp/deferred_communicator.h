@@ -6,10 +6,12 @@
 //  - A buffer that is received is spoilt as soon as the lane comes to the call, long before its
 //    message is there.
 //  - Messages are cut in chunks, and reductions shared out, from a few elements on.
-//  - With a schedule that is `detached` messages have a lane of their own, so that nothing but a
+//  - With a schedule that is `detached` messages have lanes of their own, so that nothing but a
 //    ticket makes the lane that was given follow them: what comm/communicator.h promises, no more.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <map>
 #include <memory>
 #include <string>
@@ -121,8 +123,14 @@ class DeferredCommunicator final : public Communicator<Deferred> {
   }
   std::vector<int> others() const;
 
-  // The lane that the work of calls in a lane is put into; begin() makes it follow that lane.
-  Lane& way(Lane& given);
+  // Where the messages of calls in one lane take turns. Calls that follow each other are not
+  // ordered by it.
+  struct Ways {
+    std::array<std::unique_ptr<Lane>, 3> lanes;
+    std::size_t calls = 0;
+  };
+
+  // The lane that the work of this call is put into, which follows the one that was given.
   Lane& begin(Lane& given);
   // Offers Stage::done; `readers` read from this rank.
   Ticket finish(Lane& given, const Call& call, std::vector<int> readers);
@@ -139,7 +147,8 @@ class DeferredCommunicator final : public Communicator<Deferred> {
 
   std::shared_ptr<DeferredGroup> group_;
   int rank_;
-  std::map<const Lane*, std::unique_ptr<Lane>> ways_;
+  std::map<const Lane*, Ways> ways_;
+  Lane* way_ = nullptr;  // of the present call
 };
 
 namespace deferred {

@@ -22,7 +22,7 @@
 
 namespace jaxmg::test {
 
-// messages: what a communicator does, where that has a lane of its own.
+// messages: what a communicator does, where that has lanes of its own.
 enum class LaneKind { panel, update, copy, messages };
 
 // Which of the lanes that can go on does so.
@@ -39,7 +39,7 @@ struct Schedule {
   std::uint64_t seed = 1;
   std::optional<LaneKind> kind{};  // the lanes named: of this kind, of this rank; all if neither is
   std::optional<int> rank{};
-  bool detached = false;  // messages have a lane of their own
+  bool detached = false;  // messages have lanes of their own
 
   std::string name() const;
   bool names(int rank, LaneKind kind) const;

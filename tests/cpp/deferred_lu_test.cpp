@@ -13,7 +13,7 @@ struct Problem {
   Size tile = 1;
   bool natural = false;
   Precision precision = Precision::native;
-  double scale = 1;  // of some rows
+  double scale = 1;  // of some rows and columns
 };
 
 template <class T>
@@ -22,6 +22,7 @@ Bytes factor_and_use(const Problem& p, bool judge) {
   for (Size i = 0; i < p.n; i += 3) {
     for (Size j = 0; j < p.n; ++j) {
       a(i, j) *= static_cast<Real<T>>(p.scale);
+      a(j, i) *= static_cast<Real<T>>(p.scale);
     }
   }
   const auto b = random_matrix<T>(p.n, 3, 5);
