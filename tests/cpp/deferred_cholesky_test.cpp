@@ -156,6 +156,26 @@ TEST(DeferredCholeskyTest, NothingComesOfAFailedFactor) {
   });
 }
 
+// In more than one block, which take turns in the same buffers.
+TEST(DeferredCholeskyTest, ManyRightHandSides) {
+  const auto a = random_hpd<float>(8, 7);
+  const auto b = random_matrix<float>(8, kManyRightHandSides, 2);
+  for (const int ranks : {2, 3}) {
+    expect_same_with_every_schedule(ranks, 2, [&](bool judge) {
+      LateRun<float> run(a, ranks, 1);
+      Bytes bytes;
+      for (const bool replicated : {true, false}) {
+        const auto x = run.solve(b, replicated);
+        append(bytes, x.data);
+        if (judge) {
+          EXPECT_LE(solve_residual(a, b, x), 25);
+        }
+      }
+      return bytes;
+    });
+  }
+}
+
 TEST(DeferredCholeskyTest, UpdatesAndDowndates) {
   const auto a = random_hpd<double>(26, 7);
   const auto v = random_matrix<double>(26, 3, 2);

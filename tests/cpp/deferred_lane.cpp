@@ -114,24 +114,24 @@ Size Scheduler::random(Size count) {
 
 void Scheduler::begin(int rank) {
   std::unique_lock lock(mutex_);
-  turn_changed_.wait(lock, [&] { return turn_ == rank; });
+  host(rank).its_turn.wait(lock, [&] { return turn_ == rank; });
 }
 
 void Scheduler::end(int rank) {
   const std::lock_guard lock(mutex_);
-  hosts_[static_cast<std::size_t>(rank)].ended = true;
+  host(rank).ended = true;
   pass_on();
 }
 
 void Scheduler::wait(int rank, std::string what, std::function<bool()> until) {
   std::unique_lock lock(mutex_);
   if (!failure_ && !until()) {
-    Host& host = hosts_[static_cast<std::size_t>(rank)];
-    host.waits_for = std::move(what);
-    host.until = std::move(until);
+    Host& mine = host(rank);
+    mine.waits_for = std::move(what);
+    mine.until = std::move(until);
     pass_on();
-    turn_changed_.wait(lock, [&] { return turn_ == rank; });
-    host.until = nullptr;
+    mine.its_turn.wait(lock, [&] { return turn_ == rank; });
+    mine.until = nullptr;
   }
   if (failure_) {
     throw CommunicationError(*failure_);
@@ -175,15 +175,15 @@ void Scheduler::pass_on() {
     std::vector<int> able;
     bool all_ended = true;
     for (std::size_t r = 0; r < hosts_.size(); ++r) {
-      const Host& host = hosts_[r];
-      all_ended = all_ended && host.ended;
-      if (!host.ended && (failure_ || !host.until || host.until())) {
+      const Host& one = hosts_[r];
+      all_ended = all_ended && one.ended;
+      if (!one.ended && (failure_ || !one.until || one.until())) {
         able.push_back(static_cast<int>(r));
       }
     }
     if (!able.empty()) {
       turn_ = able[static_cast<std::size_t>(random(std::ssize(able)))];
-      turn_changed_.notify_all();
+      host(turn_).its_turn.notify_one();
       return;
     }
     if (all_ended) {

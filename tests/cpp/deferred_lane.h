@@ -114,11 +114,13 @@ class Scheduler {
 
  private:
   struct Host {
+    std::condition_variable its_turn;
     bool ended = false;
     std::string waits_for;
     std::function<bool()> until;  // none: it can go on
   };
 
+  Host& host(int rank) { return hosts_[static_cast<std::size_t>(rank)]; }
   Size random(Size count);
   void fail_locked(const std::string& reason);
   // Finds the host that goes on; does the work of lanes until there is one.
@@ -130,7 +132,6 @@ class Scheduler {
 
   const Schedule schedule_;
   mutable std::mutex mutex_;
-  std::condition_variable turn_changed_;
   std::vector<Host> hosts_;
   int turn_ = 0;
   std::vector<std::shared_ptr<DeferredQueue>> queues_;

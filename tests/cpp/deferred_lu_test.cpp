@@ -95,6 +95,28 @@ TEST(DeferredLuTest, NaturalOrder) {
   }
 }
 
+// In more than one block, which take turns in the same buffers.
+TEST(DeferredLuTest, ManyRightHandSides) {
+  const auto a = random_matrix<float>(8, 8, 7);
+  const auto b = random_matrix<float>(8, kManyRightHandSides, 2);
+  for (const int ranks : {2, 3}) {
+    expect_same_with_every_schedule(ranks, 2, [&](bool judge) {
+      LuRun<float, Deferred> run(a, ranks, 1);
+      Bytes bytes;
+      for (const bool replicated : {true, false}) {
+        for (const bool transpose : {false, true}) {
+          const auto x = run.solve(b, replicated, transpose);
+          append(bytes, x.data);
+          if (judge) {
+            EXPECT_LE(solve_residual(transpose ? transposed(a) : a, b, x), 25);
+          }
+        }
+      }
+      return bytes;
+    });
+  }
+}
+
 TEST(DeferredLuTest, SingularMatricesAreTold) {
   auto a = random_matrix<double>(20, 20, 7);
   for (Size j = 0; j < 20; ++j) {

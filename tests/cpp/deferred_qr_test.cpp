@@ -9,8 +9,8 @@ namespace jaxmg::test {
 namespace {
 
 template <class T>
-Bytes factor_and_use(const Matrix<T>& a, int ranks, Size tile, bool judge) {
-  const auto b = random_matrix<T>(a.rows, 3, 5), c = random_matrix<T>(a.cols, 3, 6);
+Bytes factor_and_use(const Matrix<T>& a, Size nrhs, int ranks, Size tile, bool judge) {
+  const auto b = random_matrix<T>(a.rows, nrhs, 5), c = random_matrix<T>(a.cols, nrhs, 6);
   QrRun<T, Deferred> run(a, ranks, tile);
   EXPECT_EQ(run.info[0].kind, 0);
   Bytes bytes;
@@ -18,7 +18,7 @@ Bytes factor_and_use(const Matrix<T>& a, int ranks, Size tile, bool judge) {
   const auto r = run.r_factor(), q = run.q_factor(run.k(), false);
   append(bytes, r.data);
   append(bytes, q.data);
-  append(bytes, run.times_q(c).data);
+  append(bytes, run.times_q(random_matrix<T>(run.k(), nrhs, 7)).data);
   append(bytes, run.times_adjoint(b).data);
   if (judge) {
     expect_factors(a, q, r);
@@ -43,12 +43,12 @@ Bytes factor_and_use(const Matrix<T>& a, int ranks, Size tile, bool judge) {
 }
 
 template <class T>
-void expect_ordered(Size m, Size n, int ranks, Size tile, int seeds) {
+void expect_ordered(Size m, Size n, int ranks, Size tile, int seeds, Size nrhs = 3) {
   SCOPED_TRACE("m " + std::to_string(m) + " n " + std::to_string(n) + " tile " +
                std::to_string(tile));
   const auto a = random_matrix<T>(m, n, 2);
   expect_same_with_every_schedule(
-      ranks, seeds, [&](bool judge) { return factor_and_use<T>(a, ranks, tile, judge); });
+      ranks, seeds, [&](bool judge) { return factor_and_use<T>(a, nrhs, ranks, tile, judge); });
 }
 
 TEST(DeferredQrTest, SquareAndTall) {
@@ -66,6 +66,13 @@ TEST(DeferredQrTest, Wide) {
 
 TEST(DeferredQrTest, EightRanks) {
   expect_ordered<std::complex<double>>(40, 24, 8, 3, 2);
+}
+
+// In more than one block, which take turns in the same buffers.
+TEST(DeferredQrTest, ManyRightHandSides) {
+  for (const int ranks : {2, 3}) {
+    expect_ordered<float>(9, 6, ranks, 2, 2, kManyRightHandSides);
+  }
 }
 
 TEST(DeferredTriangularTest, EveryForm) {
@@ -96,7 +103,7 @@ TEST(DeferredTriangularTest, EveryForm) {
 TEST(DeferredTriangularTest, ManyRightHandSides) {
   const TriangularForm form{Uplo::lower, Op::none, Diag::unit};
   const auto [given, meant] = triangular_system<float>(9, form);
-  const auto b = random_matrix<float>(9, 600, 5);
+  const auto b = random_matrix<float>(9, kManyRightHandSides, 5);
   expect_same_with_every_schedule(3, 1, [&, &a = given, &system = meant](bool judge) {
     const auto x = solve_triangular<float, Deferred>(a, b, form, 3, 2, false);
     if (judge) {
