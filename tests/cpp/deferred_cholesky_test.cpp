@@ -121,5 +121,81 @@ TEST(DeferredCholeskyTest, FailingMinorIsFound) {
   });
 }
 
+// The order of elimination may fail by rounding where the natural one does not.
+TEST(DeferredCholeskyTest, LastMinorIsNamedIfNoneFails) {
+  const auto a = random_hpd<double>(21, 7);
+  expect_same_with_every_schedule(3, 4, [&](bool) {
+    LateRun<double> run(a, 3, 2);
+    for (Info& info : run.info) {
+      info.kind = static_cast<int>(Kind::not_positive_definite);
+    }
+    EXPECT_EQ(status(run.locate()), 21);
+    Bytes bytes;
+    append(bytes, run.info);
+    return bytes;
+  });
+}
+
+TEST(DeferredCholeskyTest, NothingComesOfAFailedFactor) {
+  const auto a = random_hpd<double>(12, 7);
+  expect_same_with_every_schedule(3, 4, [&](bool) {
+    LateRun<double> run(a, 3, 2);
+    for (Info& info : run.info) {
+      info.kind = static_cast<int>(Kind::not_positive_definite);
+    }
+    EXPECT_TRUE(std::isnan(run.logdet()));
+    for (const bool replicated : {true, false}) {
+      for (const double x : run.solve(random_matrix<double>(12, 2, 5), replicated).data) {
+        EXPECT_TRUE(std::isnan(x));
+      }
+    }
+    for (const double x : run.inverted().data) {
+      EXPECT_TRUE(std::isnan(x));
+    }
+    return Bytes();
+  });
+}
+
+// In more than one block, which take turns in the same buffers.
+TEST(DeferredCholeskyTest, ManyRightHandSides) {
+  const auto a = random_hpd<float>(8, 7);
+  const auto b = random_matrix<float>(8, kManyRightHandSides, 2);
+  for (const int ranks : {2, 3}) {
+    expect_same_with_every_schedule(ranks, 2, [&](bool judge) {
+      LateRun<float> run(a, ranks, 1);
+      Bytes bytes;
+      for (const bool replicated : {true, false}) {
+        const auto x = run.solve(b, replicated);
+        append(bytes, x.data);
+        if (judge) {
+          EXPECT_LE(solve_residual(a, b, x), 25);
+        }
+      }
+      return bytes;
+    });
+  }
+}
+
+TEST(DeferredCholeskyTest, UpdatesAndDowndates) {
+  const auto a = random_hpd<double>(26, 7);
+  const auto v = random_matrix<double>(26, 3, 2);
+  for (const int ranks : {1, 2, 3, 4}) {
+    for (const Order order : {Order::relabelled, Order::natural}) {
+      expect_same_with_every_schedule(ranks, 4, [&](bool judge) {
+        LateRun<double> run(a, ranks, 3, Triangle::whole, 0, order);
+        run.update(v, false);
+        Bytes bytes;
+        append(bytes, run.lower().data);
+        run.update(v, true);
+        append(bytes, run.lower().data);
+        if (judge) {
+          EXPECT_LE(factor_residual(a, run), 100);
+        }
+        return bytes;
+      });
+    }
+  }
+}
+
 }  // namespace
 }  // namespace jaxmg::test

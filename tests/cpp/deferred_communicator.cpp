@@ -5,51 +5,18 @@
 #include <utility>
 
 #include "comm/communication_error.h"
-#include "comm/elementwise.h"
 
 namespace jaxmg::test {
+
+using deferred::at;
+using deferred::pull;
+using deferred::spoil;
+
 namespace {
 
 // From here on a message to several ranks goes along a chain, in so many chunks.
 constexpr Size kChainBytes = 512;
 constexpr Size kChunks = 3;
-// The least part of a reduction that a rank makes for the others.
-constexpr Size kLeastSegment = 2;
-
-std::byte* at(void* p, Size bytes) {
-  return static_cast<std::byte*>(p) + bytes;
-}
-const std::byte* at(const void* p, Size bytes) {
-  return static_cast<const std::byte*>(p) + bytes;
-}
-
-// target <- NaN: what it holds is not needed any more, and what comes is not there yet.
-void spoil(DeferredLane& lane, void* target, Size bytes) {
-  if (bytes > 0) {
-    lane.put("spoil", [=] { std::memset(target, 0xff, static_cast<std::size_t>(bytes)); });
-  }
-}
-
-void pull(DeferredLane& lane, const void* source, void* target, Size bytes) {
-  if (bytes > 0 && source != target) {
-    lane.put("pull", [=] { std::memcpy(target, source, static_cast<std::size_t>(bytes)); });
-  }
-}
-
-// out <- the reduction of the operands' elements from `begin` on, in rank order.
-void reduce_part(DeferredLane& lane, std::vector<const void*> operands, Size begin, Size count,
-                 DType type, Reduction op, void* out) {
-  lane.put("reduce", [=, operands = std::move(operands)] {
-    const Size unit = size_of(type);
-    const auto bytes = static_cast<std::size_t>(count * unit);
-    std::vector<std::byte> sum(bytes);
-    std::memcpy(sum.data(), at(operands[0], begin * unit), bytes);
-    for (std::size_t r = 1; r < operands.size(); ++r) {
-      threads::accumulate(type, op, count, at(operands[r], begin * unit), sum.data());
-    }
-    std::memcpy(out, sum.data(), bytes);
-  });
-}
 
 // Own work in the call's lane, and that of the ranks that read from this one.
 class Part final : public DeferredTicket::State {
@@ -86,6 +53,22 @@ class Part final : public DeferredTicket::State {
 };
 
 }  // namespace
+
+namespace deferred {
+
+void spoil(DeferredLane& lane, void* target, Size bytes) {
+  if (bytes > 0) {
+    lane.put("spoil", [=] { std::memset(target, 0xff, static_cast<std::size_t>(bytes)); });
+  }
+}
+
+void pull(DeferredLane& lane, const void* source, void* target, Size bytes) {
+  if (bytes > 0 && source != target) {
+    lane.put("pull", [=] { std::memcpy(target, source, static_cast<std::size_t>(bytes)); });
+  }
+}
+
+}  // namespace deferred
 
 DeferredGroup::DeferredGroup(std::shared_ptr<Scheduler> scheduler, std::vector<int> members)
     : scheduler_(std::move(scheduler)),
@@ -137,11 +120,26 @@ std::vector<int> DeferredCommunicator::others() const {
   return ranks;
 }
 
-DeferredCommunicator::Ticket DeferredCommunicator::finish(Lane& lane, const Call& call,
+DeferredLane& DeferredCommunicator::begin(Lane& given) {
+  Scheduler& scheduler = group_->scheduler();
+  way_ = &given;
+  if (scheduler.schedule().detached) {
+    Ways& ways = ways_[&given];
+    std::unique_ptr<Lane>& next = ways.lanes[ways.calls++ % ways.lanes.size()];
+    if (!next) {
+      next = std::make_unique<Lane>(scheduler, group_->member(rank_), LaneKind::messages);
+    }
+    way_ = next.get();
+    way_->wait(given.record());
+  }
+  return *way_;
+}
+
+DeferredCommunicator::Ticket DeferredCommunicator::finish(Lane& given, const Call& call,
                                                           std::vector<int> readers) {
-  const DeferredEvent own = lane.record();
+  const DeferredEvent own = way_->record();
   offer(call, Stage::done, {.event = own});
-  return Ticket(std::make_unique<Part>(group_, call, rank_, own, std::move(readers)), lane);
+  return Ticket(std::make_unique<Part>(group_, call, rank_, own, std::move(readers)), given);
 }
 
 void DeferredCommunicator::barrier() {
@@ -188,7 +186,7 @@ DeferredCommunicator::Ticket DeferredCommunicator::publish(Lane& lane, Message& 
 }
 
 // All copy from the root, the first one before the others; or each from the one before it.
-DeferredCommunicator::Ticket DeferredCommunicator::spread(Lane& lane, std::string_view name,
+DeferredCommunicator::Ticket DeferredCommunicator::spread(Lane& given, std::string_view name,
                                                           void* data, Size count, DType type,
                                                           int root, int first) {
   const Call call =
@@ -214,14 +212,15 @@ DeferredCommunicator::Ticket DeferredCommunicator::spread(Lane& lane, std::strin
   } else if (!chain && rank_ == root) {
     readers = others();
   }
+  Lane& lane = begin(given);
   if (rank_ == root) {
     offer(call, Stage::ready, {.event = lane.record(), .data = data});
-    return finish(lane, call, std::move(readers));
+    return finish(given, call, std::move(readers));
   }
   spoil(lane, data, bytes);
   if (chain) {
     spread_chain(lane, call, data, bytes, order, place);
-    return finish(lane, call, std::move(readers));
+    return finish(given, call, std::move(readers));
   }
   const DeferredOffer& source = await(call, root, Stage::ready);
   lane.wait(source.event);
@@ -229,7 +228,7 @@ DeferredCommunicator::Ticket DeferredCommunicator::spread(Lane& lane, std::strin
     lane.wait(await(call, first, Stage::done).event);
   }
   pull(lane, source.data, data, bytes);
-  return finish(lane, call, {});
+  return finish(given, call, {});
 }
 
 void DeferredCommunicator::spread_chain(Lane& lane, const Call& call, void* data, Size bytes,
@@ -250,81 +249,11 @@ void DeferredCommunicator::spread_chain(Lane& lane, const Call& call, void* data
   offer(call, Stage::ready, std::move(mine));
 }
 
-DeferredCommunicator::Operands DeferredCommunicator::await_operands(Lane& lane, const Call& call) {
-  Operands operands;
-  for (int r = 0; r < size(); ++r) {
-    const DeferredOffer& source = await(call, r, Stage::ready);
-    lane.wait(source.event);
-    operands.push_back(source.data);
-  }
-  return operands;
-}
-
-void DeferredCommunicator::await_read(Lane& lane, const Call& call) {
-  offer(call, Stage::middle, {.event = lane.record()});
-  for (const int r : others()) {
-    lane.wait(await(call, r, Stage::middle).event);
-  }
-}
-
-DeferredCommunicator::Ticket DeferredCommunicator::reduce(Lane& lane, void* data, Size count,
-                                                          DType type, Reduction op, int root) {
-  const Call call = enter({.name = "reduce", .count = count, .type = type, .root = root, .op = op});
-  if (size() == 1 || count == 0) {
-    return {};
-  }
-  offer(call, Stage::ready, {.event = lane.record(), .data = data});
-  if (rank_ != root) {
-    return finish(lane, call, {root});
-  }
-  reduce_part(lane, await_operands(lane, call), 0, count, type, op, data);
-  return finish(lane, call, {});
-}
-
-// Each rank makes a segment in its own data; the others copy it from there.
-DeferredCommunicator::Ticket DeferredCommunicator::all_reduce(Lane& lane, void* data, Size count,
-                                                              DType type, Reduction op) {
-  const Call call = enter({.name = "all_reduce", .count = count, .type = type, .op = op});
-  if (size() == 1 || count == 0) {
-    return {};
-  }
-  const Size unit = size_of(type);
-  const Size segment = std::max(ceil_div(count, size()), kLeastSegment);
-  const auto begin_of = [&](int r) { return std::min(r * segment, count); };
-  const auto count_of = [&](int r) { return begin_of(r + 1) - begin_of(r); };
-  const auto place_of = [&](int r) { return at(data, begin_of(r) * unit); };
-  offer(call, Stage::ready, {.event = lane.record(), .data = data});
-  if (count_of(rank_) > 0) {
-    reduce_part(lane, await_operands(lane, call), begin_of(rank_), count_of(rank_), type, op,
-                place_of(rank_));
-    offer(call, Stage::middle, {.event = lane.record(), .data = place_of(rank_)});
-  }
-  for (const int r : others()) {
-    if (count_of(r) > 0) {
-      const DeferredOffer& source = await(call, r, Stage::middle);
-      lane.wait(source.event);
-      pull(lane, source.data, place_of(r), count_of(r) * unit);
-    }
-  }
-  return finish(lane, call, count_of(rank_) > 0 ? others() : std::vector<int>{});
-}
-
-DeferredCommunicator::Ticket DeferredCommunicator::reduce_scatter(Lane& lane, const void* in,
-                                                                  void* out, Size count, DType type,
-                                                                  Reduction op) {
-  const Call call = enter({.name = "reduce_scatter", .count = count, .type = type, .op = op});
-  if (count == 0) {
-    return {};
-  }
-  offer(call, Stage::ready, {.event = lane.record(), .data = in});
-  reduce_part(lane, await_operands(lane, call), rank_ * count, count, type, op, out);
-  return finish(lane, call, others());
-}
-
-DeferredCommunicator::Ticket DeferredCommunicator::all_gather(Lane& lane, const void* in, void* out,
-                                                              Size count, DType type) {
+DeferredCommunicator::Ticket DeferredCommunicator::all_gather(Lane& given, const void* in,
+                                                              void* out, Size count, DType type) {
   const Call call = enter({.name = "all_gather", .count = count, .type = type});
   const Size bytes = count * size_of(type);
+  Lane& lane = begin(given);
   offer(call, Stage::ready, {.event = lane.record(), .data = in});
   for (const int r : others()) {
     spoil(lane, at(out, r * bytes), bytes);
@@ -335,7 +264,7 @@ DeferredCommunicator::Ticket DeferredCommunicator::all_gather(Lane& lane, const 
     lane.wait(source.event);
     pull(lane, source.data, at(out, r * bytes), bytes);
   }
-  return finish(lane, call, others());
+  return finish(given, call, others());
 }
 
 DeferredCommunicator::Ticket DeferredCommunicator::all_to_all_v(
@@ -356,12 +285,13 @@ DeferredCommunicator::Ticket DeferredCommunicator::all_to_all_v(
   return exchange(lane, sends, receives, type);
 }
 
-DeferredCommunicator::Ticket DeferredCommunicator::exchange(Lane& lane,
+DeferredCommunicator::Ticket DeferredCommunicator::exchange(Lane& given,
                                                             std::span<const Transfer> sends,
                                                             std::span<const Transfer> receives,
                                                             DType type) {
   const Call call = enter({.name = "exchange", .type = type});
   const Size unit = size_of(type);
+  Lane& lane = begin(given);
   offer(call, Stage::ready, {.event = lane.record(), .parts = {sends.begin(), sends.end()}});
   for (const Transfer& receive : receives) {
     spoil(lane, receive.buffer, receive.count * unit);
@@ -386,73 +316,7 @@ DeferredCommunicator::Ticket DeferredCommunicator::exchange(Lane& lane,
       readers.push_back(sent.peer);
     }
   }
-  return finish(lane, call, std::move(readers));
-}
-
-DeferredCommunicator::Ticket DeferredCommunicator::min_location(Lane& lane, void* value,
-                                                                std::int64_t* location,
-                                                                DType type) {
-  return locate(lane, "min_location", value, location, type, Reduction::min);
-}
-
-DeferredCommunicator::Ticket DeferredCommunicator::max_location(Lane& lane, void* value,
-                                                                std::int64_t* location,
-                                                                DType type) {
-  return locate(lane, "max_location", value, location, type, Reduction::max);
-}
-
-// The result waits beside the operands until all ranks have read them.
-DeferredCommunicator::Ticket DeferredCommunicator::locate(Lane& lane, std::string_view name,
-                                                          void* value, std::int64_t* location,
-                                                          DType type, Reduction op) {
-  struct Entry {
-    double value = 0;  // room for any type
-    std::int64_t location = 0;
-  };
-  const Call call = enter({.name = name, .type = type, .op = op});
-  offer(call, Stage::ready, {.event = lane.record(), .data = value, .more = location});
-  const Operands values = await_operands(lane, call);
-  Operands locations;
-  for (int r = 0; r < size(); ++r) {
-    locations.push_back(await(call, r, Stage::ready).more);
-  }
-  const auto unit = static_cast<std::size_t>(size_of(type));
-  const auto best = std::make_shared<Entry>();
-  lane.put("locate", [=] {
-    std::vector<Entry> entries(values.size());
-    std::vector<threads::Located> located;
-    for (std::size_t r = 0; r < entries.size(); ++r) {
-      std::memcpy(&entries[r].value, values[r], unit);
-      std::memcpy(&entries[r].location, locations[r], sizeof(std::int64_t));
-      located.push_back({&entries[r].value, &entries[r].location});
-    }
-    threads::locate_extreme(type, op, located);
-    *best = entries[0];
-  });
-  await_read(lane, call);
-  lane.put("locate", [=] {
-    std::memcpy(value, &best->value, unit);
-    *location = best->location;
-  });
-  return finish(lane, call, {});
-}
-
-DeferredCommunicator::Ticket DeferredCommunicator::agree(Lane& lane, Info* info) {
-  const Call call = enter({.name = "agree"});
-  if (size() == 1) {
-    return {};
-  }
-  offer(call, Stage::ready, {.event = lane.record(), .data = info});
-  const Operands operands = await_operands(lane, call);
-  const auto least = std::make_shared<Info>();
-  lane.put("agree", [=] {
-    const auto info_of = [](const void* p) { return *static_cast<const Info*>(p); };
-    *least = info_of(*std::ranges::min_element(
-        operands, {}, [&](const void* p) { return severity(info_of(p)); }));
-  });
-  await_read(lane, call);
-  lane.put("agree", [=] { *info = *least; });
-  return finish(lane, call, {});
+  return finish(given, call, std::move(readers));
 }
 
 }  // namespace jaxmg::test

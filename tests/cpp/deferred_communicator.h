@@ -2,12 +2,16 @@
 // comm/cuda/peer_communicator.h describes: the host threads hand each other pointers and events,
 // and the receiver puts copies into the lane that it gives.
 //
-// Two things are here to bring faults to light:
+// Three things are here to bring faults to light:
 //  - A buffer that is received is spoilt as soon as the lane comes to the call, long before its
 //    message is there.
 //  - Messages are cut in chunks, and reductions shared out, from a few elements on.
+//  - With a schedule that is `detached` messages have lanes of their own, so that nothing but a
+//    ticket makes the lane that was given follow them: what comm/communicator.h promises, no more.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <map>
 #include <memory>
 #include <string>
@@ -61,6 +65,7 @@ class DeferredGroup {
 
   int size() const { return static_cast<int>(members_.size()); }
   Scheduler& scheduler() const { return *scheduler_; }
+  int member(int rank) const { return members_[static_cast<std::size_t>(rank)]; }
   std::shared_ptr<DeferredGroup> subgroup(const std::vector<int>& ranks) const;
 
   std::shared_ptr<DeferredCall> enter(int rank, const DeferredSignature& signature);
@@ -118,8 +123,17 @@ class DeferredCommunicator final : public Communicator<Deferred> {
   }
   std::vector<int> others() const;
 
+  // Where the messages of calls in one lane take turns. Calls that follow each other are not
+  // ordered by it.
+  struct Ways {
+    std::array<std::unique_ptr<Lane>, 3> lanes;
+    std::size_t calls = 0;
+  };
+
+  // The lane that the work of this call is put into, which follows the one that was given.
+  Lane& begin(Lane& given);
   // Offers Stage::done; `readers` read from this rank.
-  Ticket finish(Lane& lane, const Call& call, std::vector<int> readers);
+  Ticket finish(Lane& given, const Call& call, std::vector<int> readers);
   Ticket spread(Lane& lane, std::string_view name, void* data, Size count, DType type, int root,
                 int first);
   void spread_chain(Lane& lane, const Call& call, void* data, Size bytes,
@@ -133,6 +147,23 @@ class DeferredCommunicator final : public Communicator<Deferred> {
 
   std::shared_ptr<DeferredGroup> group_;
   int rank_;
+  std::map<const Lane*, Ways> ways_;
+  Lane* way_ = nullptr;  // of the present call
 };
 
+namespace deferred {
+
+inline std::byte* at(void* p, Size bytes) {
+  return static_cast<std::byte*>(p) + bytes;
+}
+inline const std::byte* at(const void* p, Size bytes) {
+  return static_cast<const std::byte*>(p) + bytes;
+}
+
+// target <- source.
+void pull(DeferredLane& lane, const void* source, void* target, Size bytes);
+// target <- NaN: what it holds is not needed any more, and what comes is not there yet.
+void spoil(DeferredLane& lane, void* target, Size bytes);
+
+}  // namespace deferred
 }  // namespace jaxmg::test

@@ -16,6 +16,8 @@ const char* name_of(LaneKind kind) {
       return "update";
     case LaneKind::copy:
       return "copy";
+    case LaneKind::messages:
+      return "messages";
   }
   return "?";
 }
@@ -49,7 +51,7 @@ std::string Schedule::name() const {
   if (rank) {
     text.append(", rank ").append(std::to_string(*rank));
   }
-  return text + ", seed " + std::to_string(seed);
+  return text + (detached ? ", messages apart" : "") + ", seed " + std::to_string(seed);
 }
 
 bool Schedule::names(int r, LaneKind k) const {
@@ -61,20 +63,26 @@ std::vector<Schedule> schedules(int ranks, int seeds) {
   constexpr LaneKind kinds[] = {LaneKind::panel, LaneKind::update, LaneKind::copy};
   std::vector<Schedule> all{{Choice::as_enqueued}};
   std::uint64_t seed = 0;
-  for (int i = 0; i < seeds; ++i) {
-    all.push_back({Choice::random, ++seed});
-    all.push_back({Choice::priorities, ++seed});
-  }
-  for (const Choice choice : {Choice::last, Choice::first}) {
-    for (const LaneKind kind : kinds) {
-      all.push_back({choice, ++seed, kind, {}});
+  for (const bool detached : {false, true}) {
+    for (int i = 0; i < seeds; ++i) {
+      all.push_back({Choice::random, ++seed, {}, {}, detached});
+      all.push_back({Choice::priorities, ++seed, {}, {}, detached});
     }
-    for (int r = 0; ranks > 1 && r < ranks; ++r) {
-      all.push_back({choice, ++seed, {}, r});
+    for (const Choice choice : {Choice::last, Choice::first}) {
       for (const LaneKind kind : kinds) {
-        all.push_back({choice, ++seed, kind, r});
+        all.push_back({choice, ++seed, kind, {}, detached});
+      }
+      for (int r = 0; ranks > 1 && r < ranks; ++r) {
+        all.push_back({choice, ++seed, {}, r, detached});
       }
     }
+  }
+  all.push_back({Choice::last, ++seed, LaneKind::messages, {}, true});
+  for (int r = 0; ranks > 1 && r < ranks; ++r) {
+    for (const LaneKind kind : kinds) {
+      all.push_back({Choice::last, ++seed, kind, r, false});
+    }
+    all.push_back({Choice::last, ++seed, LaneKind::messages, r, true});
   }
   return all;
 }
@@ -106,24 +114,24 @@ Size Scheduler::random(Size count) {
 
 void Scheduler::begin(int rank) {
   std::unique_lock lock(mutex_);
-  turn_changed_.wait(lock, [&] { return turn_ == rank; });
+  host(rank).its_turn.wait(lock, [&] { return turn_ == rank; });
 }
 
 void Scheduler::end(int rank) {
   const std::lock_guard lock(mutex_);
-  hosts_[static_cast<std::size_t>(rank)].ended = true;
+  host(rank).ended = true;
   pass_on();
 }
 
 void Scheduler::wait(int rank, std::string what, std::function<bool()> until) {
   std::unique_lock lock(mutex_);
   if (!failure_ && !until()) {
-    Host& host = hosts_[static_cast<std::size_t>(rank)];
-    host.waits_for = std::move(what);
-    host.until = std::move(until);
+    Host& mine = host(rank);
+    mine.waits_for = std::move(what);
+    mine.until = std::move(until);
     pass_on();
-    turn_changed_.wait(lock, [&] { return turn_ == rank; });
-    host.until = nullptr;
+    mine.its_turn.wait(lock, [&] { return turn_ == rank; });
+    mine.until = nullptr;
   }
   if (failure_) {
     throw CommunicationError(*failure_);
@@ -167,15 +175,15 @@ void Scheduler::pass_on() {
     std::vector<int> able;
     bool all_ended = true;
     for (std::size_t r = 0; r < hosts_.size(); ++r) {
-      const Host& host = hosts_[r];
-      all_ended = all_ended && host.ended;
-      if (!host.ended && (failure_ || !host.until || host.until())) {
+      const Host& one = hosts_[r];
+      all_ended = all_ended && one.ended;
+      if (!one.ended && (failure_ || !one.until || one.until())) {
         able.push_back(static_cast<int>(r));
       }
     }
     if (!able.empty()) {
       turn_ = able[static_cast<std::size_t>(random(std::ssize(able)))];
-      turn_changed_.notify_all();
+      host(turn_).its_turn.notify_one();
       return;
     }
     if (all_ended) {
@@ -191,18 +199,30 @@ void Scheduler::pass_on() {
   }
 }
 
+// Takes waits that are over from the heads of lanes, and those that are over because of that.
+// Returns whether there were any.
+bool Scheduler::end_waits() {
+  bool any = false;
+  for (bool again = true; again;) {
+    again = false;
+    for (const auto& queue : queues_) {
+      auto& items = queue->items;
+      while (!items.empty() && !items.front().work && items.front().event.over()) {
+        items.pop_front();
+        ++queue->done;
+        any = again = true;
+      }
+    }
+  }
+  return any;
+}
+
 // Whether there was anything that could be done.
 bool Scheduler::run_one() {
+  const bool waits_ended = end_waits();
   std::vector<DeferredQueue*> able;
-  bool waits_ended = false;
   for (const auto& queue : queues_) {
-    auto& items = queue->items;
-    while (!items.empty() && !items.front().work && items.front().event.over()) {
-      items.pop_front();
-      ++queue->done;
-      waits_ended = true;
-    }
-    if (!items.empty() && items.front().work) {
+    if (!queue->items.empty() && queue->items.front().work) {
       able.push_back(queue.get());
     }
   }

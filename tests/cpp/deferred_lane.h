@@ -22,7 +22,8 @@
 
 namespace jaxmg::test {
 
-enum class LaneKind { panel, update, copy };
+// messages: what a communicator does, where that has lanes of its own.
+enum class LaneKind { panel, update, copy, messages };
 
 // Which of the lanes that can go on does so.
 struct Schedule {
@@ -38,6 +39,7 @@ struct Schedule {
   std::uint64_t seed = 1;
   std::optional<LaneKind> kind{};  // the lanes named: of this kind, of this rank; all if neither is
   std::optional<int> rank{};
+  bool detached = false;  // messages have lanes of their own
 
   std::string name() const;
   bool names(int rank, LaneKind kind) const;
@@ -93,6 +95,8 @@ class Scheduler {
   Scheduler(const Scheduler&) = delete;
   Scheduler& operator=(const Scheduler&) = delete;
 
+  const Schedule& schedule() const { return schedule_; }
+
   // A rank's host thread calls begin() before anything else and end() after it.
   void begin(int rank);
   void end(int rank);
@@ -110,22 +114,24 @@ class Scheduler {
 
  private:
   struct Host {
+    std::condition_variable its_turn;
     bool ended = false;
     std::string waits_for;
     std::function<bool()> until;  // none: it can go on
   };
 
+  Host& host(int rank) { return hosts_[static_cast<std::size_t>(rank)]; }
   Size random(Size count);
   void fail_locked(const std::string& reason);
   // Finds the host that goes on; does the work of lanes until there is one.
   void pass_on();
+  bool end_waits();
   bool run_one();
   DeferredQueue& choose(const std::vector<DeferredQueue*>& able);
   std::string standstill() const;
 
   const Schedule schedule_;
   mutable std::mutex mutex_;
-  std::condition_variable turn_changed_;
   std::vector<Host> hosts_;
   int turn_ = 0;
   std::vector<std::shared_ptr<DeferredQueue>> queues_;

@@ -67,6 +67,9 @@ struct OnRanks<Deferred> {
   }
 };
 
+// More than a solve takes at once.
+inline constexpr Size kManyRightHandSides = 600;
+
 // What a program computes, as bytes.
 using Bytes = std::vector<std::byte>;
 

@@ -1,4 +1,4 @@
-// One eigenproblem on thread ranks, and what its solution must fulfil.
+// One eigenproblem on ranks of a device, and what its solution must fulfil.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 
 #include "algo/eigen.h"
 #include "matrices.h"
-#include "run_ranks.h"
+#include "run_plan.h"
 #include "tile/cpu/cpu.h"
 
 namespace jaxmg::test {
@@ -35,7 +35,7 @@ struct EigenOptions {
   Size group = 0;  // panels of a block; 0: as the plan chooses
 };
 
-template <class T>
+template <class T, class Device = tile::Cpu>
 struct EigenRun {
   std::vector<Real<T>> w;
   Matrix<T> v;  // n x count
@@ -43,7 +43,6 @@ struct EigenRun {
   Size tile = 0;
 
   EigenRun(const Matrix<T>& a, int ranks, Size tile_, const EigenOptions& options = {}) {
-    using tile::Cpu;
     const Size n = a.rows;
     const Size count = options.count < 0 ? n : options.count;
     PlanRequest request;
@@ -56,6 +55,7 @@ struct EigenRun {
     request.vectors = options.vectors;
     request.columns = options.vectors ? count : 0;
     request.mirror = options.valid != Triangle::whole;
+    request.platform = OnRanks<Device>::platform;
     const Plan plan(request);
     tile = plan.tile();
     const Distribution dist = plan.distribution();
@@ -73,17 +73,11 @@ struct EigenRun {
                                                nan);
       values[static_cast<std::size_t>(r)].resize(static_cast<std::size_t>(n));
     }
-    run_ranks(ranks, [&](Communicator<Cpu>& comm, tile::CpuLanes& lanes) {
-      // NaN, whatever the type.
-      std::vector<std::byte> scratch(static_cast<std::size_t>(plan.scratch_bytes()),
-                                     std::byte{0xff});
-      Observer observer;
-      Rank<Cpu> rank{comm, lanes, plan, Workspace(plan, scratch.data()), observer};
-      const auto r = static_cast<std::size_t>(comm.rank());
+    run_plan<Device>(plan, [&](Rank<Device>& rank, std::size_t r) {
       T* const target = count == n ? shard[r].data() : part[r].data();
-      syevd<Cpu, T>(rank, options.valid, {options.vectors, options.first, count}, shard[r].data(),
-                    values[r].data(), options.vectors ? target : nullptr, &infos[r]);
-      comm.barrier();
+      syevd<Device, T>(rank, options.valid, {options.vectors, options.first, count},
+                       shard[r].data(), values[r].data(), options.vectors ? target : nullptr,
+                       &infos[r]);
     });
     w = values[0];
     info = infos[0];

@@ -1,137 +1,21 @@
 // LU factorisation, solutions, determinants and failure reports on thread ranks.
 #include <gtest/gtest.h>
 
-#include <cstring>
 #include <numeric>
 
-#include "algo/lu.h"
-#include "algo/lu_det.h"
-#include "algo/lu_solve.h"
-#include "matrices.h"
-#include "run_ranks.h"
-#include "split_rows.h"
-#include "tile/cpu/cpu.h"
+#include "lu_run.h"
 #include "tile/cpu/pool.h"
 
 namespace jaxmg::test {
 namespace {
 
-using tile::Cpu;
-
-// One factorisation on thread ranks and everything that can be asked of it.
 template <class T>
-struct Run {
-  Size n;
-  int ranks;
-  Size tile;
-  bool natural;
-  std::vector<std::vector<T>> shard;
-  std::vector<std::vector<std::int32_t>> pivots;
-  std::vector<Info> info;
-
-  Run(const Matrix<T>& a, int ranks_, Size tile_, bool natural_ = false)
-      : n(a.rows), ranks(ranks_), tile(tile_), natural(natural_) {
-    const Plan plan(make_request(Routine::getrf));
-    tile = plan.tile();
-    const Distribution dist = plan.distribution();
-    info.resize(static_cast<std::size_t>(ranks));
-    for (int r = 0; r < ranks; ++r) {
-      std::vector<T> mine(static_cast<std::size_t>(dist.capacity() * n));
-      for (Size i = 0; i < dist.local_size(r); ++i) {
-        const Size row = *dist.global(r, LocalIndex(i));
-        std::copy_n(a.data.begin() + row * n, n, mine.begin() + i * n);
-      }
-      shard.push_back(mine);
-      pivots.emplace_back(static_cast<std::size_t>(2 * n), -1);
-    }
-    each_rank(plan, [&](Rank<Cpu>& rank, std::size_t r) {
-      lu_factor<Cpu, T>(rank, shard[r].data(), nullptr, pivots[r].data(), &info[r]);
-    });
-    for (int r = 1; r < ranks; ++r) {  // the same everywhere
-      EXPECT_EQ(pivots[0], pivots[static_cast<std::size_t>(r)]);
-      EXPECT_EQ(0, std::memcmp(&info[0], &info[static_cast<std::size_t>(r)], sizeof(Info)));
-    }
-  }
-
-  PlanRequest make_request(Routine routine) const {
-    PlanRequest request;
-    request.routine = routine;
-    request.type = dtype_of<T>;
-    request.n = n;
-    request.ranks = ranks;
-    request.tile = tile;
-    request.order = natural ? Order::natural : Order::relabelled;
-    return request;
-  }
-
-  template <class Program>
-  void each_rank(const Plan& plan, Program program) {
-    run_ranks(ranks, [&](Communicator<Cpu>& comm, tile::CpuLanes& lanes) {
-      // NaN, whatever the type.
-      std::vector<std::byte> scratch(static_cast<std::size_t>(plan.scratch_bytes()),
-                                     std::byte{0xff});
-      Observer observer;
-      Rank<Cpu> rank{comm, lanes, plan, Workspace(plan, scratch.data()), observer};
-      program(rank, static_cast<std::size_t>(comm.rank()));
-      comm.barrier();
-    });
-  }
-
-  Matrix<T> solve(const Matrix<T>& b, bool replicated, bool transpose = false) {
-    PlanRequest request = make_request(Routine::getrs);
-    request.nrhs = b.cols;
-    request.replicated_rhs = replicated;
-    request.transpose = transpose;
-    const Plan plan(request);
-    const Distribution dist = plan.distribution();
-    std::vector<Matrix<T>> parts(static_cast<std::size_t>(ranks));
-    each_rank(plan, [&](Rank<Cpu>& rank, std::size_t r) {
-      Matrix<T> mine = rows_of_rank(b, dist, rank.comm.rank(), replicated);
-      lu_solve<Cpu, T>(rank, shard[r].data(), nullptr, pivots[r].data(), &info[r],
-                       mine.data.data());
-      parts[r] = mine;
-    });
-    return joined_rows(parts, dist, replicated);
-  }
-
-  std::pair<T, double> determinant() {
-    const Plan plan(make_request(Routine::getdet));
-    std::vector<T> phase(static_cast<std::size_t>(ranks));
-    std::vector<Real<T>> log(static_cast<std::size_t>(ranks));
-    each_rank(plan, [&](Rank<Cpu>& rank, std::size_t r) {
-      lu_determinant<Cpu, T>(rank, shard[r].data(), pivots[r].data(), &info[r], &phase[r], &log[r]);
-    });
-    return {phase[0], static_cast<double>(log[0])};
-  }
-
-  // Element (row of M, place in the elimination order) of what the factorisation left.
-  T factor(Size i, Size place) const {
-    const Distribution dist = Plan(make_request(Routine::getrf)).distribution();
-    Step k(0);
-    while (*k + 1 < dist.steps() && dist.eliminated(k + 1) <= place) {
-      ++k;
-    }
-    const Tile tile_ = dist.tile(k);
-    const Size local = *dist.begin(tile_.local) + place - dist.eliminated(k);
-    return shard[static_cast<std::size_t>(tile_.rank)][static_cast<std::size_t>(local * n + i)];
-  }
-};
+using Run = LuRun<T>;
 
 template <class T>
 class LuTest : public testing::Test {};
 using Types = testing::Types<float, double, std::complex<float>, std::complex<double>>;
 TYPED_TEST_SUITE(LuTest, Types);
-
-template <class T>
-Matrix<T> transposed(const Matrix<T>& a) {
-  Matrix<T> t(a.cols, a.rows);
-  for (Size i = 0; i < a.rows; ++i) {
-    for (Size j = 0; j < a.cols; ++j) {
-      t(j, i) = a(i, j);
-    }
-  }
-  return t;
-}
 
 template <class T>
 void expect_solves(const Matrix<T>& a, int ranks, Size tile, bool natural = false) {

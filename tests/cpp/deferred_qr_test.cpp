@@ -1,0 +1,119 @@
+// The QR family and triangular systems on lanes that run late.
+#include <gtest/gtest.h>
+
+#include "deferred_ranks.h"
+#include "qr_run.h"
+#include "triangular_run.h"
+
+namespace jaxmg::test {
+namespace {
+
+template <class T>
+Bytes factor_and_use(const Matrix<T>& a, Size nrhs, int ranks, Size tile, bool judge) {
+  const auto b = random_matrix<T>(a.rows, nrhs, 5), c = random_matrix<T>(a.cols, nrhs, 6);
+  QrRun<T, Deferred> run(a, ranks, tile);
+  EXPECT_EQ(run.info[0].kind, 0);
+  Bytes bytes;
+  append(bytes, run.aux[0]);
+  const auto r = run.r_factor(), q = run.q_factor(run.k(), false);
+  append(bytes, r.data);
+  append(bytes, q.data);
+  append(bytes, run.times_q(random_matrix<T>(run.k(), nrhs, 7)).data);
+  append(bytes, run.times_adjoint(b).data);
+  if (judge) {
+    expect_factors(a, q, r);
+    EXPECT_EQ(run.r_factor().data, r.data);
+  }
+  if (a.rows < a.cols) {
+    return bytes;
+  }
+  append(bytes, run.q_factor(a.cols, true).data);
+  const auto x = run.least_squares(b), y = run.minimum_norm(c);
+  append(bytes, x.data);
+  append(bytes, y.data);
+  if (judge) {
+    // A^H (b - A x) = 0 and A^H y = c
+    const auto ah = adjoint(a);
+    const double eps = std::numeric_limits<Real<T>>::epsilon();
+    EXPECT_LE(norm1(product(ah, difference(b, product(a, x)))),
+              1000 * eps * norm1(ah) * (norm1(b) + norm1(a) * norm1(x)));
+    EXPECT_LE(norm1(difference(c, product(ah, y))), 1000 * eps * norm1(ah) * norm1(y));
+  }
+  return bytes;
+}
+
+template <class T>
+void expect_ordered(Size m, Size n, int ranks, Size tile, int seeds, Size nrhs = 3) {
+  SCOPED_TRACE("m " + std::to_string(m) + " n " + std::to_string(n) + " tile " +
+               std::to_string(tile));
+  const auto a = random_matrix<T>(m, n, 2);
+  expect_same_with_every_schedule(
+      ranks, seeds, [&](bool judge) { return factor_and_use<T>(a, nrhs, ranks, tile, judge); });
+}
+
+TEST(DeferredQrTest, SquareAndTall) {
+  for (const int ranks : {1, 2, 3, 4}) {
+    expect_ordered<double>(18, 18, ranks, 3, 4);
+    expect_ordered<double>(33, 11, ranks, 3, 4);
+  }
+}
+
+TEST(DeferredQrTest, Wide) {
+  for (const int ranks : {2, 3}) {
+    expect_ordered<std::complex<float>>(12, 20, ranks, 2, 4);
+  }
+}
+
+TEST(DeferredQrTest, EightRanks) {
+  expect_ordered<std::complex<double>>(40, 24, 8, 3, 2);
+}
+
+// In more than one block, which take turns in the same buffers.
+TEST(DeferredQrTest, ManyRightHandSides) {
+  for (const int ranks : {2, 3}) {
+    expect_ordered<float>(9, 6, ranks, 2, 2, kManyRightHandSides);
+  }
+}
+
+TEST(DeferredTriangularTest, EveryForm) {
+  using T = std::complex<double>;
+  for (const Uplo uplo : {Uplo::lower, Uplo::upper}) {
+    for (const Op op : {Op::none, Op::transpose, Op::conj_transpose}) {
+      const TriangularForm form{uplo, op, Diag::non_unit};
+      const auto [given, meant] = triangular_system<T>(21, form);
+      const auto b = random_matrix<T>(21, 3, 5);
+      for (const int ranks : {1, 2, 3, 4}) {
+        expect_same_with_every_schedule(ranks, 4, [&, &a = given, &system = meant](bool judge) {
+          Bytes bytes;
+          for (const bool replicated : {true, false}) {
+            const auto x = solve_triangular<T, Deferred>(a, b, form, ranks, 2, replicated);
+            append(bytes, x.data);
+            if (judge) {
+              EXPECT_LE(solve_residual(system, b, x), 25);
+            }
+          }
+          return bytes;
+        });
+      }
+    }
+  }
+}
+
+// Right-hand sides in more than one block.
+TEST(DeferredTriangularTest, ManyRightHandSides) {
+  const TriangularForm form{Uplo::lower, Op::none, Diag::unit};
+  const auto [given, meant] = triangular_system<float>(9, form);
+  const auto b = random_matrix<float>(9, kManyRightHandSides, 5);
+  expect_same_with_every_schedule(3, 1, [&, &a = given, &system = meant](bool judge) {
+    const auto x = solve_triangular<float, Deferred>(a, b, form, 3, 2, false);
+    if (judge) {
+      EXPECT_LE(solve_residual(system, b, x), 25);
+    }
+    Bytes bytes;
+    append(bytes, x.data);
+    return bytes;
+  });
+}
+
+}  // namespace
+}  // namespace jaxmg::test
