@@ -75,18 +75,22 @@ TEST(DeferredQrTest, ManyRightHandSides) {
   }
 }
 
-TEST(DeferredTriangularTest, EveryForm) {
+void expect_ordered_triangles(Order order) {
   using T = std::complex<double>;
+  const Size n = 21, tile = 2;
   for (const Uplo uplo : {Uplo::lower, Uplo::upper}) {
     for (const Op op : {Op::none, Op::transpose, Op::conj_transpose}) {
       const TriangularForm form{uplo, op, Diag::non_unit};
-      const auto [given, meant] = triangular_system<T>(21, form);
-      const auto b = random_matrix<T>(21, 3, 5);
+      const auto [given, meant] = triangular_system<T>(n, form);
+      const auto b = random_matrix<T>(n, 3, 5);
       for (const int ranks : {1, 2, 3, 4}) {
-        expect_same_with_every_schedule(ranks, 4, [&, &a = given, &system = meant](bool judge) {
+        const Distribution dist(n, ranks, tile, Storage::contiguous, order);
+        const auto a = relabelled(given, dist), system = relabelled(meant, dist);
+        expect_same_with_every_schedule(ranks, 4, [&](bool judge) {
           Bytes bytes;
           for (const bool replicated : {true, false}) {
-            const auto x = solve_triangular<T, Deferred>(a, b, form, ranks, 2, replicated);
+            const auto x =
+                solve_triangular<T, Deferred>(a, b, form, ranks, tile, replicated, order);
             append(bytes, x.data);
             if (judge) {
               EXPECT_LE(solve_residual(system, b, x), 25);
@@ -97,6 +101,15 @@ TEST(DeferredTriangularTest, EveryForm) {
       }
     }
   }
+}
+
+TEST(DeferredTriangularTest, EveryForm) {
+  expect_ordered_triangles(Order::natural);
+}
+
+// Where neighbouring steps belong to different ranks.
+TEST(DeferredTriangularTest, EveryFormInTheOrderOfElimination) {
+  expect_ordered_triangles(Order::relabelled);
 }
 
 // Right-hand sides in more than one block.
