@@ -32,8 +32,7 @@ struct Run {
   Precision precision;
 
   Run(const Matrix<T>& a, int ranks_, Size tile_, Triangle valid = Triangle::whole, Size group_ = 0,
-      Order order_ = Order::relabelled, Size parts_ = 0,
-      Precision precision_ = Precision::native)
+      Order order_ = Order::relabelled, Size parts_ = 0, Precision precision_ = Precision::native)
       : n(a.rows),
         ranks(ranks_),
         tile(0),

@@ -43,8 +43,8 @@ def mesh():
     return line(len(jax.devices()))
 
 
-# Linux gives a process 65530 mappings, and each compiled program keeps some for as long as JAX keeps
-# the program; where there are no more the compiler ends the process.
+# Linux gives a process 65530 mappings, and each compiled program keeps some for as long as JAX
+# keeps the program; where there are no more the compiler ends the process.
 MAPPINGS = Path("/proc/self/maps")
 MOST_MAPPINGS = 30_000
 tests_run = itertools.count(1)
