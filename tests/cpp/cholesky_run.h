@@ -32,8 +32,7 @@ struct Run {
   Precision precision;
 
   Run(const Matrix<T>& a, int ranks_, Size tile_, Triangle valid = Triangle::whole, Size group_ = 0,
-      Order order_ = Order::relabelled, Size parts_ = 0,
-      Precision precision_ = Precision::native)
+      Order order_ = Order::relabelled, Size parts_ = 0, Precision precision_ = Precision::native)
       : n(a.rows),
         ranks(ranks_),
         tile(0),
@@ -163,6 +162,9 @@ struct Run {
     each_rank(plan, [&](Rank<Device>& rank, std::size_t r) {
       cholesky_logdet<Device, T>(rank, shard[r].data(), &info[r], &result[r]);
     });
+    for (const Real<T> other : result) {
+      EXPECT_TRUE(other == result[0] || (std::isnan(other) && std::isnan(result[0])));
+    }
     return result[0];
   }
 
