@@ -49,7 +49,7 @@ _PURPOSE = {
     "moves_even": "row moves of even steps",
     "moves_odd": "row moves of odd steps",
     "row_order": "order of rows",
-    "permuted_rhs": "right-hand sides, reordered",
+    "later_sums": "sums of the second sweep of a solve",
     "phases": "signs of the ranks",
     "panel_columns": "panel, rows of A",
     "gathered_triangles": "triangles of all devices",

@@ -13,10 +13,15 @@
 //   backward   Z_k = (Y_k - sum_i>k Z_i L_ik) L_kk^-1
 //
 // Each rank works for its own next tile as parts arrive, and while others are at theirs. In the
-// second form the owner of tile j adds its part to all later sums, which owners collect:
+// second form the owner of tile j adds its part to all later right-hand sides, of which every rank
+// has a share; owners collect them:
 //
 //   forward    Z_k = (B_k - sum_j<k Z_j L_kj^T) L_kk^-T
 //   backward   X_k = (Z_k - sum_j>k X_j U_kj^T) U_kk^-T
+//
+// Either way a step waits for the step before. What lies between them is kept short: the product
+// that takes the newest part out of the next tile alone, the solution of that tile, in place, and
+// its message. All that is left of a column of the factor is read while other ranks are at that.
 //
 // LAPACK: xGETRS.
 #pragma once
@@ -48,9 +53,9 @@ class LuSolve {
         rows_(rows),
         x_(x),
         parts_(rank.workspace.template get<T>(Buffer::partial_sums)),
-        permuted_(rank.workspace.template get<T>(Buffer::permuted_rhs)),
-        rhs_(rank.workspace.template get<T>(Buffer::tile_rhs)),
-        other_(rank.workspace.template get<T>(Buffer::tile_rhs_other)) {}
+        later_(rank.workspace.template get<T>(Buffer::later_sums)),
+        work_(rank.workspace.template get<T>(Buffer::tile_rhs)),
+        sent_(static_cast<std::size_t>(dist.steps())) {}
 
   void run() {
     for (Size first = 0; first < nrhs_; first += rank_.plan.rhs_block()) {
@@ -58,19 +63,22 @@ class LuSolve {
       column_ = first;
       if (rank_.plan.request().transpose) {
         permute();
-        forward_transposed();
-        backward_transposed();
+        substitute_transposed(Sweep::forward, parts_);
+        wait_for_sent();
+        substitute_transposed(Sweep::backward, later_);
         share();
       } else {
-        forward();
-        backward();
+        substitute(Sweep::forward);
+        substitute(Sweep::backward);
         put_in_place();
       }
+      wait_for_sent();
     }
   }
 
  private:
   using Ticket = typename Device::Ticket;
+  enum class Sweep { forward, backward };
 
   const T* factor(Tile t, Size row) const { return lu_ + *dist_.begin(t.local) * n_ + row; }
   Size first(Step k) const { return dist_.eliminated(k); }
@@ -83,26 +91,28 @@ class LuSolve {
   GlobalIndex own_begin() const { return dist_.global(me_, LocalIndex(0)); }
   bool has_tile(LocalTile t) const { return *t >= 0 && *t < dist_.local_tiles(me_); }
 
-  Watch watch_step(Size step) const {
-    return watch_solve_step(rank_, column_, step, 2 * dist_.steps());
+  Step step_at(Sweep sweep, Size place) const {
+    return Step(sweep == Sweep::forward ? place : dist_.steps() - 1 - place);
+  }
+  Watch watch_step(Sweep sweep, Size place) const {
+    const Size steps = dist_.steps();
+    return watch_solve_step(rank_, column_, sweep == Sweep::forward ? place : steps + place,
+                            2 * steps);
   }
 
-  void wait_for(std::vector<Ticket>& tickets) {
-    for (Ticket& ticket : tickets) {
-      rank_.lanes.update.wait(ticket);
+  Ticket& sent(Step k) { return sent_[static_cast<std::size_t>(*k)]; }
+  void wait_for_sent(Step k) {
+    rank_.lanes.update.wait(sent(k));
+    sent(k) = {};
+  }
+  void wait_for_sent() {
+    for (Step k(0); *k < dist_.steps(); ++k) {
+      wait_for_sent(k);
     }
-    tickets.clear();
   }
 
-  // rhs <- rhs - (the parts of rows first .. first + count - 1) times these rows of tile t.
-  void subtract(Tile t, Size first, Size count) {
-    Device::template gemm<T>(rank_.lanes.update, Op::none, Op::none, block_, dist_.rows(t), count,
-                             T(-1), parts_ + first * block_, block_, factor(t, first), n_, T(1),
-                             rhs_, block_);
-  }
-
-  // rhs <- rhs inv(op(the triangle of tile t))
-  void solve_tile(Tile t, Uplo uplo, Op op) {
+  // x <- x inv(op(the triangle of tile t))
+  void solve_tile(Tile t, Uplo uplo, Op op, T* x) {
     const Size nb = dist_.tile_size();
     const bool lower = uplo == Uplo::lower;
     const T* inverse = inverse_;
@@ -111,80 +121,61 @@ class LuSolve {
     }
     Device::template solve_triangle<T>(
         rank_.lanes.update, uplo, op, lower ? Diag::unit : Diag::non_unit, block_, dist_.rows(t),
-        factor(t, dist_.eliminated(dist_.step(t))), n_, inverse, nb, rhs_, block_, other_);
+        factor(t, dist_.eliminated(dist_.step(t))), n_, inverse, nb, x, block_, work_);
   }
 
-  // Y U = B Q
-  void forward() {
+  // Y U = B Q, or Z L = Y in the place of Y
+  void substitute(Sweep sweep) {
     auto& lane = rank_.lanes.update;
-    std::vector<Ticket> sent;
-    LocalTile next(0);
-    const auto begin = [&](Size solved) {
-      if (has_tile(next)) {
-        const Tile t{me_, next};
-        Device::template copy<T>(lane, block_, dist_.rows(t), solution(t), nrhs_, rhs_, block_);
-        subtract(t, 0, solved);
-      }
-    };
-    begin(0);
-    for (Step k(0); *k < dist_.steps(); ++k) {
-      const Watch watch = watch_step(*k);
+    const bool forward = sweep == Sweep::forward;
+    LocalTile next(forward ? 0 : dist_.local_tiles(me_) - 1);
+    begin(sweep, next, 0, 0);
+    for (Size place = 0; place < dist_.steps(); ++place) {
+      const Watch watch = watch_step(sweep, place);
+      const Step k = step_at(sweep, place);
       const Tile tile = dist_.tile(k);
-      if (tile.rank == me_) {
-        solve_tile(tile, Uplo::upper, Op::none);
-        Device::template copy<T>(lane, block_, width(k), rhs_, block_, parts(k), block_);
+      const bool mine = tile.rank == me_;
+      if (mine) {
+        solve_tile(tile, forward ? Uplo::upper : Uplo::lower, Op::none, parts(k));
       }
-      Ticket ticket =
+      Ticket known =
           rank_.comm.broadcast(lane, parts(k), block_ * width(k), dtype_of<T>, tile.rank);
-      if (tile.rank == me_) {
-        sent.push_back(std::move(ticket));
-        ++next;
-        begin(first(k) + width(k));
+      if (mine) {
+        sent(k) = std::move(known);
+        next += forward ? 1 : -1;
+        const Size solved = forward ? 0 : first(k);
+        begin(sweep, next, solved, forward ? first(k) + width(k) : n_ - solved);
       } else {
-        lane.wait(ticket);
-        if (has_tile(next)) {
-          subtract({me_, next}, first(k), width(k));
-        }
+        lane.wait(known);
+        subtract(next, first(k), width(k));
       }
     }
-    wait_for(sent);
   }
 
-  // Z L = Y, in the place of Y
-  void backward() {
-    auto& lane = rank_.lanes.update;
-    std::vector<Ticket> sent;
-    LocalTile next(dist_.local_tiles(me_) - 1);
-    const auto begin = [&](Size solved) {  // rows from `solved` on are
-      if (has_tile(next)) {
-        const Tile t{me_, next};
-        Device::template copy<T>(lane, block_, dist_.rows(t), parts(dist_.step(t)), block_, rhs_,
-                                 block_);
-        subtract(t, solved, n_ - solved);
-      }
-    };
-    begin(n_);
-    for (Step k(dist_.steps() - 1); *k >= 0; k += -1) {
-      const Watch watch = watch_step(2 * dist_.steps() - 1 - *k);
-      const Tile tile = dist_.tile(k);
-      if (tile.rank == me_) {
-        solve_tile(tile, Uplo::lower, Op::none);
-        Device::template copy<T>(lane, block_, width(k), rhs_, block_, parts(k), block_);
-      }
-      Ticket ticket =
-          rank_.comm.broadcast(lane, parts(k), block_ * width(k), dtype_of<T>, tile.rank);
-      if (tile.rank == me_) {
-        sent.push_back(std::move(ticket));
-        next += -1;
-        begin(first(k));
-      } else {
-        lane.wait(ticket);
-        if (has_tile(next)) {
-          subtract({me_, next}, first(k), width(k));
-        }
-      }
+  // Right-hand sides of the next own tile, less what is known by now: these rows.
+  void begin(Sweep sweep, LocalTile next, Size first, Size count) {
+    if (!has_tile(next)) {
+      return;
     }
-    wait_for(sent);
+    auto& lane = rank_.lanes.update;
+    const Tile t{me_, next};
+    const Step k = dist_.step(t);
+    wait_for_sent(k);  // others have what lies there
+    if (sweep == Sweep::forward) {
+      Device::template copy<T>(lane, block_, dist_.rows(t), solution(t), nrhs_, parts(k), block_);
+    }
+    subtract(next, first, count);
+  }
+
+  // parts of own tile `next` <- themselves - parts in these rows times the rows of its column
+  void subtract(LocalTile next, Size first, Size count) {
+    if (!has_tile(next) || count == 0) {
+      return;
+    }
+    const Tile t{me_, next};
+    Device::template gemm<T>(rank_.lanes.update, Op::none, Op::none, block_, dist_.rows(t), count,
+                             T(-1), parts_ + first * block_, block_, factor(t, first), n_, T(1),
+                             parts(dist_.step(t)), block_);
   }
 
   // X = Z P
@@ -199,100 +190,87 @@ class LuSolve {
     }
   }
 
-  // B P^T, whole on every rank
+  // B P^T as a sum over ranks: those columns that come from own rows, and zeros. Of Z there is
+  // nothing yet.
   void permute() {
     auto& lane = rank_.lanes.update;
-    if (whole_) {
-      Device::template take_columns<T>(lane, block_, n_, rows_, 0, n_, x_ + column_, nrhs_,
-                                       permuted_, block_);
+    const Size own = dist_.local_size(me_);
+    const Size begin = own > 0 ? *own_begin() : 0;
+    Device::template take_columns<T>(lane, block_, n_, rows_, begin, own,
+                                     x_ + (whole_ ? begin * nrhs_ : 0) + column_, nrhs_, parts_,
+                                     block_);
+    Device::template fill<T>(lane, block_, n_, T(0), T(0), later_, block_);
+  }
+
+  // Z L^T = B P^T, or X Q U^T = Z; shares: those of all ranks add up to the right-hand sides. The
+  // solution of a step comes to their place at its owner.
+  void substitute_transposed(Sweep sweep, T* shares) {
+    const bool forward = sweep == Sweep::forward;
+    const Size steps = dist_.steps();
+    if (steps > 0) {
+      collect(step_at(sweep, 0), shares);
+    }
+    for (Size place = 0; place < steps; ++place) {
+      const Watch watch = watch_step(sweep, place);
+      const Step k = step_at(sweep, place);
+      const Tile tile = dist_.tile(k);
+      const bool mine = tile.rank == me_;
+      const Size after = first(k) + width(k);
+      const Size near = place + 1 < steps ? width(step_at(sweep, place + 1)) : 0;
+      T* const x = shares + first(k) * block_;
+      if (mine) {
+        wait_for_sent(k);
+        solve_tile(tile, forward ? Uplo::lower : Uplo::upper, Op::transpose, x);
+        contribute(tile, x, forward ? after : first(k) - near, near, shares);
+      }
+      if (near > 0) {
+        collect(step_at(sweep, place + 1), shares);
+      }
+      if (mine) {
+        keep(sweep, tile, x);
+        contribute(tile, x, forward ? after + near : 0, (forward ? n_ - after : first(k)) - near,
+                   shares);
+      }
+    }
+  }
+
+  // The shares of a step to its owner.
+  void collect(Step k, T* shares) {
+    sent(k) = rank_.comm.reduce(rank_.lanes.update, shares + first(k) * block_, block_ * width(k),
+                                dtype_of<T>, Reduction::sum, dist_.tile(k).rank);
+  }
+
+  // shares of these rows <- themselves - x times the transpose of the rows of tile t's column
+  void contribute(Tile t, const T* x, Size first, Size count, T* shares) {
+    if (count == 0) {
       return;
     }
-    const Size own = dist_.local_size(me_);
-    Device::template take_columns<T>(lane, block_, n_, rows_, own > 0 ? *own_begin() : 0, own,
-                                     x_ + column_, nrhs_, permuted_, block_);
-    auto summed = rank_.comm.all_reduce(lane, permuted_, block_ * n_, dtype_of<T>, Reduction::sum);
-    lane.wait(summed);
-  }
-
-  // rhs <- right-hand sides of step k less what all ranks have for it
-  void collect(Step k, Ticket& reduced) {
-    auto& lane = rank_.lanes.update;
-    lane.wait(reduced);
-    Device::template copy<T>(lane, block_, width(k), permuted_ + first(k) * block_, block_, rhs_,
-                             block_);
-    Device::template add<T>(lane, block_, width(k), T(-1), parts(k), block_, rhs_, block_);
-  }
-
-  // parts <- parts + rhs times the transpose of these rows of tile t
-  void contribute(Tile t, Size first, Size count) {
     Device::template gemm<T>(rank_.lanes.update, Op::none, Op::transpose, block_, count,
-                             dist_.rows(t), T(1), rhs_, block_, factor(t, first), n_, T(1),
-                             parts_ + first * block_, block_);
+                             dist_.rows(t), T(-1), x, block_, factor(t, first), n_, T(1),
+                             shares + first * block_, block_);
   }
 
-  // Z L^T = B P^T, in the place of the right-hand sides
-  void forward_transposed() {
-    auto& lane = rank_.lanes.update;
-    std::vector<Ticket> sent;
-    Device::template fill<T>(lane, block_, n_, T(0), T(0), parts_, block_);
-    for (Step k(0); *k < dist_.steps(); ++k) {
-      const Watch watch = watch_step(*k);
-      const Tile tile = dist_.tile(k);
-      Ticket reduced = rank_.comm.reduce(lane, parts(k), block_ * width(k), dtype_of<T>,
-                                         Reduction::sum, tile.rank);
-      if (tile.rank != me_) {
-        sent.push_back(std::move(reduced));
-        continue;
-      }
-      collect(k, reduced);
-      solve_tile(tile, Uplo::lower, Op::transpose);
-      Device::template copy<T>(lane, block_, width(k), rhs_, block_, permuted_ + first(k) * block_,
-                               block_);
-      const Size below = first(k) + width(k);
-      contribute(tile, below, n_ - below);
+  // The solution of an own tile to where it is wanted next: Z among the right-hand sides of the
+  // second sweep, X in its place, or where all ranks' rows are gathered.
+  void keep(Sweep sweep, Tile t, const T* x) {
+    T* to = later_ + first(dist_.step(t)) * block_;
+    Size ld = block_;
+    if (sweep == Sweep::backward) {
+      to = whole_ ? parts_ + *dist_.global_begin(t) * block_ : solution(t);
+      ld = whole_ ? block_ : nrhs_;
     }
-    wait_for(sent);
+    Device::template copy<T>(rank_.lanes.update, block_, dist_.rows(t), x, block_, to, ld);
   }
 
-  // X Q U^T = Z; an own tile of X goes to its place
-  void backward_transposed() {
-    auto& lane = rank_.lanes.update;
-    std::vector<Ticket> sent;
-    Device::template fill<T>(lane, block_, n_, T(0), T(0), parts_, block_);
-    for (Step k(dist_.steps() - 1); *k >= 0; k += -1) {
-      const Watch watch = watch_step(2 * dist_.steps() - 1 - *k);
-      const Tile tile = dist_.tile(k);
-      Ticket reduced = rank_.comm.reduce(lane, parts(k), block_ * width(k), dtype_of<T>,
-                                         Reduction::sum, tile.rank);
-      if (tile.rank != me_) {
-        sent.push_back(std::move(reduced));
-        continue;
-      }
-      collect(k, reduced);
-      solve_tile(tile, Uplo::upper, Op::transpose);
-      Device::template copy<T>(lane, block_, width(k), rhs_, block_, solution(tile), nrhs_);
-      contribute(tile, 0, first(k));
-    }
-    wait_for(sent);
-  }
-
-  // All ranks' tiles of X to all ranks, if these hold it whole.
+  // All ranks' rows of X to all ranks, if these hold it whole.
   void share() {
     if (!whole_) {
       return;
     }
     auto& lane = rank_.lanes.update;
-    std::vector<Ticket> tickets;
-    for (Step k(0); *k < dist_.steps(); ++k) {
-      const Tile tile = dist_.tile(k);
-      T* const part = parts_ + *dist_.global_begin(tile) * block_;
-      if (tile.rank == me_) {
-        Device::template copy<T>(lane, block_, width(k), solution(tile), nrhs_, part, block_);
-      }
-      tickets.push_back(
-          rank_.comm.broadcast(lane, part, block_ * width(k), dtype_of<T>, tile.rank));
-    }
-    wait_for(tickets);
+    const Size count = block_ * dist_.capacity();
+    auto all = rank_.comm.all_gather(lane, parts_ + me_ * count, parts_, count, dtype_of<T>);
+    lane.wait(all);
     Device::template copy<T>(lane, block_, n_, parts_, block_, x_ + column_, nrhs_);
   }
 
@@ -307,11 +285,11 @@ class LuSolve {
   const std::int32_t* rows_;
   T* x_;
   T* parts_;
-  T* permuted_;
-  T* rhs_;
-  T* other_;
-  Size block_ = 0;   // right-hand sides in work
-  Size column_ = 0;  // the first of them
+  T* later_;
+  T* work_;
+  std::vector<Ticket> sent_;  // by step: its latest message from here
+  Size block_ = 0;            // right-hand sides in work
+  Size column_ = 0;           // the first of them
 };
 
 // x <- A^-1 b or A^-T b, on the form of b that the plan names; NaN on every rank if the

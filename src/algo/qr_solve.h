@@ -8,10 +8,14 @@
 //   Y = Q R^-H C:       W L^H = C^T,      then  W ... H_1^H H_0^H
 //
 // Rows of L are in the order of columns of A and whole on the rank that has the column; hence the
-// sweeps are those of cholesky_solve.h:
+// sweeps are those of lu_solve.h:
 //
 //   backward   X_k = (C_k - sum_i>k X_i L_ik) L_kk^-1       X_k is broadcast
-//   forward    W_k = (C_k - sum_j<k W_j L_kj^H) L_kk^-H     sums are reduced to the owner of k
+//   forward    W_k = (C_k - sum_j<k W_j L_kj^H) L_kk^-H     shares are reduced to the owner of k
+//
+// Between two steps there are only the product of the newest part with the rows or columns of the
+// next tile and the solution of that tile; the other products are made while other ranks are at
+// that.
 #pragma once
 
 #include <algorithm>
@@ -129,56 +133,109 @@ class QrSolve {
         [&](const PivotPiece& piece) { return sums_ + (piece.index - me_ * per) * block_; });
   }
 
+  // x <- x inv(op(L_ss))
+  void solve_tile(Size s, Op op, T* x) {
+    const QrStep step = steps_.step(s);
+    Device::template trsm<T>(rank_.lanes.update, Side::right, Uplo::lower, op, Diag::non_unit,
+                             block_, step.width, T(1), factor(s, step.first), n_, x, block_);
+  }
+
   void backward() {
     auto& lane = rank_.lanes.update;
-    std::vector<Ticket> sent, received;
+    std::vector<Ticket> sent;
+    Size next = own_before(steps_.count());
     for (Size s = steps_.count() - 1; s >= 0; --s) {
       Watch watch(rank_.observer, me_, Observer::Task::solve, steps_.count() - 1 - s,
                   steps_.count());
       const QrStep step = steps_.step(s);
-      const Size w = step.width, next = step.first + w;
       const bool mine = step.tile.rank == me_;
       if (mine) {
-        wait_for(received);
-        T* const rhs = pivots(s);
-        Device::template gemm<T>(lane, Op::none, Op::none, block_, w, n_ - next, T(-1), sums(next),
-                                 block_, factor(s, next), n_, T(1), rhs, block_);
-        Device::template trsm<T>(lane, Side::right, Uplo::lower, Op::none, Diag::non_unit, block_,
-                                 w, T(1), factor(s, step.first), n_, rhs, block_);
-        Device::template copy<T>(lane, block_, w, rhs, block_, sums(step.first), block_);
+        solve_tile(s, Op::none, pivots(s));
+        Device::template copy<T>(lane, block_, step.width, pivots(s), block_, sums(step.first),
+                                 block_);
       }
-      auto& tickets = mine ? sent : received;
-      tickets.push_back(
-          rank_.comm.broadcast(lane, sums(step.first), block_ * w, dtype_of<T>, step.tile.rank));
+      Ticket known = rank_.comm.broadcast(lane, sums(step.first), block_ * step.width, dtype_of<T>,
+                                          step.tile.rank);
+      if (mine) {
+        sent.push_back(std::move(known));
+        next = own_before(s);
+        subtract(next, step.first, n_ - step.first);
+      } else {
+        lane.wait(known);
+        subtract(next, step.first, step.width);
+      }
     }
-    wait_for(received);
     wait_for(sent);
   }
 
+  // The last step before s whose tile is mine, or -1.
+  Size own_before(Size s) const {
+    do {
+      --s;
+    } while (s >= 0 && steps_.step(s).tile.rank != me_);
+    return s;
+  }
+
+  // Right-hand sides of own step s <- themselves - X in these rows times the rows of its columns
+  void subtract(Size s, Size first, Size count) {
+    if (s >= 0) {
+      Device::template gemm<T>(rank_.lanes.update, Op::none, Op::none, block_, steps_.step(s).width,
+                               count, T(-1), sums(first), block_, factor(s, first), n_, T(1),
+                               pivots(s), block_);
+    }
+  }
+
+  // Right-hand sides are sums over ranks: of C, which is on the first of them to begin with.
   void forward(const T* c) {
     auto& lane = rank_.lanes.update;
     std::vector<Ticket> sent;
-    Device::template fill<T>(lane, block_, n_, T(0), T(0), sums_, block_);
+    if (me_ == 0) {
+      Device::template copy<T>(lane, block_, n_, c, nrhs_, sums_, block_);
+    } else {
+      Device::template fill<T>(lane, block_, n_, T(0), T(0), sums_, block_);
+    }
+    if (steps_.count() > 0) {
+      sent.push_back(collect(0));
+    }
     for (Size s = 0; s < steps_.count(); ++s) {
       Watch watch(rank_.observer, me_, Observer::Task::solve, s, steps_.count());
       const QrStep step = steps_.step(s);
-      const Size w = step.width, next = step.first + w;
-      Ticket reduced = rank_.comm.reduce(lane, sums(step.first), block_ * w, dtype_of<T>,
-                                         Reduction::sum, step.tile.rank);
-      if (step.tile.rank != me_) {
-        sent.push_back(std::move(reduced));
-        continue;
+      const bool mine = step.tile.rank == me_;
+      T* const x = sums(step.first);
+      Size begin = step.first + step.width;  // of the rows that are left
+      if (mine) {
+        lane.wait(sent.back());
+        solve_tile(s, Op::conj_transpose, x);
       }
-      lane.wait(reduced);
-      T* const rhs = pivots(s);
-      Device::template copy<T>(lane, block_, w, c + step.first * nrhs_, nrhs_, rhs, block_);
-      Device::template add<T>(lane, block_, w, T(-1), sums(step.first), block_, rhs, block_);
-      Device::template trsm<T>(lane, Side::right, Uplo::lower, Op::conj_transpose, Diag::non_unit,
-                               block_, w, T(1), factor(s, step.first), n_, rhs, block_);
-      Device::template gemm<T>(lane, Op::none, Op::conj_transpose, block_, n_ - next, w, T(1), rhs,
-                               block_, factor(s, next), n_, T(1), sums(next), block_);
+      if (s + 1 < steps_.count()) {
+        const Size w = steps_.step(s + 1).width;
+        if (mine) {
+          contribute(s, begin, w);
+        }
+        sent.push_back(collect(s + 1));
+        begin += w;
+      }
+      if (mine) {
+        Device::template copy<T>(lane, block_, step.width, x, block_, pivots(s), block_);
+        contribute(s, begin, n_ - begin);
+      }
     }
     wait_for(sent);
+  }
+
+  // All ranks' shares of the right-hand sides of a step to its owner.
+  Ticket collect(Size s) {
+    const QrStep step = steps_.step(s);
+    return rank_.comm.reduce(rank_.lanes.update, sums(step.first), block_ * step.width, dtype_of<T>,
+                             Reduction::sum, step.tile.rank);
+  }
+
+  // shares of these rows <- themselves - W_s times the adjoint of the rows of its columns
+  void contribute(Size s, Size first, Size count) {
+    const QrStep step = steps_.step(s);
+    Device::template gemm<T>(rank_.lanes.update, Op::none, Op::conj_transpose, block_, count,
+                             step.width, T(-1), sums(step.first), block_, factor(s, first), n_,
+                             T(1), sums(first), block_);
   }
 
   Rank<Device>& rank_;

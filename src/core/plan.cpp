@@ -99,6 +99,28 @@ Plan::Plan(const PlanRequest& request) : request_(request) {
         ", ranks = " + std::to_string(q.ranks) + ", tile = " + std::to_string(q.tile) +
         ", columns = " + std::to_string(q.columns));
   }
+  decide();
+  const Decisions decided = {tile_, group_, precision_, rhs_block_, matrix_rows_};
+  EntryList list;
+  if (q.backend == Backend::native) {
+    add_cholesky_entries(q, decided, list);
+    add_lu_entries(q, decided, list);
+    add_qr_entries(q, decided, list);
+    add_eigen_entries(q, decided, list);
+    add_redistribution_entries(q, decided, list);
+    add_triangular_entries(q, decided, list);
+  } else {
+    add_vendor_entries(q, decided, list);
+  }
+  if (q.library_bytes > 0) {
+    list.scratch(Buffer::library, DType::f32, ceil_div(q.library_bytes, 4));
+  }
+  entries_ = list.entries();
+  scratch_bytes_ = list.scratch_bytes();
+}
+
+void Plan::decide() {
+  const PlanRequest& q = request_;
   const Size rows = ceil_div(q.n, q.ranks);
   tile_ = q.tile > 0         ? std::min(q.tile, std::max<Size>(1, rows))
           : is_qr(q.routine) ? choose_qr_tile(q)
@@ -137,24 +159,6 @@ Plan::Plan(const PlanRequest& request) : request_(request) {
   if (q.routine == Routine::potrf && q.order == Order::natural) {
     matrix_rows_ = std::max(matrix_rows_, cyclic().capacity());
   }
-
-  const Decisions decided = {tile_, group_, precision_, rhs_block_, matrix_rows_};
-  EntryList list;
-  if (q.backend == Backend::native) {
-    add_cholesky_entries(q, decided, list);
-    add_lu_entries(q, decided, list);
-    add_qr_entries(q, decided, list);
-    add_eigen_entries(q, decided, list);
-    add_redistribution_entries(q, decided, list);
-    add_triangular_entries(q, decided, list);
-  } else {
-    add_vendor_entries(q, decided, list);
-  }
-  if (q.library_bytes > 0) {
-    list.scratch(Buffer::library, DType::f32, ceil_div(q.library_bytes, 4));
-  }
-  entries_ = list.entries();
-  scratch_bytes_ = list.scratch_bytes();
 }
 
 void EntryList::add(Buffer buffer, Place place, DType type, Size count) {
@@ -287,7 +291,7 @@ std::string_view name(Buffer buffer) {
                                                           "moves_even",
                                                           "moves_odd",
                                                           "row_order",
-                                                          "permuted_rhs",
+                                                          "later_sums",
                                                           "phases",
                                                           "panel_columns",
                                                           "gathered_triangles",

@@ -61,7 +61,7 @@ enum class Buffer {
   moves_even,  // the interchanges of one panel as moves of rows
   moves_odd,
   row_order,           // n integers
-  permuted_rhs,        // k x n: right-hand sides in the order of the factor's rows
+  later_sums,          // k x n: those of a second sweep, while the first one's are collected
   phases,              // one element for each rank
   panel_columns,       // the rows of a QR panel that are left, as columns
   gathered_triangles,  // one tile a rank
@@ -176,6 +176,9 @@ class Plan {
   std::string json() const;
 
  private:
+  // What the buffers depend on.
+  void decide();
+
   PlanRequest request_;
   Size tile_ = 1;
   Size group_ = 1;

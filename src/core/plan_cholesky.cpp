@@ -3,46 +3,64 @@
 
 namespace jaxmg {
 
+namespace {
+
+// Elements of a rank's diagonal tiles.
+Size diagonal_count(Size n, int ranks, Size tile) {
+  return ceil_div(ceil_div(n, ranks), tile) * tile * tile;
+}
+
+// Of locate too.
+void add_potrf_entries(const PlanRequest& q, const Decisions& decided, EntryList& list) {
+  const Size tile = decided.tile;
+  const Size rows = ceil_div(q.n, q.ranks);
+  const DType t = q.type;
+  const DType real = real_of(t);
+  const Size tiles = diagonal_count(q.n, q.ranks, tile);
+  list.argument(Buffer::matrix, t, decided.matrix_rows * q.n);
+  list.result(Buffer::saved_diagonal, t, tiles);
+  list.result(Buffer::tile_inverse, t, tiles);
+  list.scratch(Buffer::panel_even, t, q.n * tile);
+  list.scratch(Buffer::panel_odd, t, q.n * tile);
+  if (decided.precision == Precision::split) {
+    const Size scales = q.ranks * rows;
+    list.scratch(Buffer::split_even, DType::f32, 2 * q.n * tile);
+    list.scratch(Buffer::split_odd, DType::f32, 2 * q.n * tile);
+    list.scratch(Buffer::row_scale, real, scales);
+    list.scratch(Buffer::inverse_scale, real, scales);
+  }
+  if (q.routine == Routine::potrf) {
+    list.scratch(Buffer::probe_vector, t, q.n);
+    list.scratch(Buffer::probe_product, t, q.n);
+    list.scratch(Buffer::probe_transpose, t, q.n);
+    list.scratch(Buffer::probe_result, real, 4);
+  }
+  if (q.routine == Routine::potrf && q.order == Order::natural) {
+    const Size count = dealing_staging_count(q, decided.matrix_rows, tile);
+    list.scratch(Buffer::send_staging, t, count);
+    list.scratch(Buffer::receive_staging, t, count);
+  } else if (q.mirror || q.routine == Routine::locate) {
+    const Size count = mirror_staging_count(q, rows, tile);
+    list.scratch(Buffer::send_staging, t, count);
+    list.scratch(Buffer::receive_staging, t, count);
+  }
+}
+
+}  // namespace
+
 Size aux_count(Size n, int ranks, Size tile) {
-  return 2 * ceil_div(ceil_div(n, ranks), tile) * tile * tile;
+  return 2 * diagonal_count(n, ranks, tile);
 }
 
 void add_cholesky_entries(const PlanRequest& q, const Decisions& decided, EntryList& list) {
   const Size tile = decided.tile;
   const Size rows = ceil_div(q.n, q.ranks);
   const DType t = q.type;
-  const DType real = real_of(t);
-  const Size tiles = ceil_div(rows, tile) * tile * tile;
+  const Size tiles = diagonal_count(q.n, q.ranks, tile);
   switch (q.routine) {
     case Routine::potrf:
     case Routine::locate:
-      list.argument(Buffer::matrix, t, decided.matrix_rows * q.n);
-      list.result(Buffer::saved_diagonal, t, tiles);
-      list.result(Buffer::tile_inverse, t, tiles);
-      list.scratch(Buffer::panel_even, t, q.n * tile);
-      list.scratch(Buffer::panel_odd, t, q.n * tile);
-      if (decided.precision == Precision::split) {
-        const Size scales = q.ranks * rows;
-        list.scratch(Buffer::split_even, DType::f32, 2 * q.n * tile);
-        list.scratch(Buffer::split_odd, DType::f32, 2 * q.n * tile);
-        list.scratch(Buffer::row_scale, real, scales);
-        list.scratch(Buffer::inverse_scale, real, scales);
-      }
-      if (q.routine == Routine::potrf) {
-        list.scratch(Buffer::probe_vector, t, q.n);
-        list.scratch(Buffer::probe_product, t, q.n);
-        list.scratch(Buffer::probe_transpose, t, q.n);
-        list.scratch(Buffer::probe_result, real, 4);
-      }
-      if (q.routine == Routine::potrf && q.order == Order::natural) {
-        const Size count = dealing_staging_count(q, decided.matrix_rows, tile);
-        list.scratch(Buffer::send_staging, t, count);
-        list.scratch(Buffer::receive_staging, t, count);
-      } else if (q.mirror || q.routine == Routine::locate) {
-        const Size count = mirror_staging_count(q, rows, tile);
-        list.scratch(Buffer::send_staging, t, count);
-        list.scratch(Buffer::receive_staging, t, count);
-      }
+      add_potrf_entries(q, decided, list);
       break;
     case Routine::potrs:
       list.argument(Buffer::matrix, t, rows * q.n);

@@ -23,48 +23,77 @@ Size lu_aux_count(const PlanRequest& q, Size tile) {
   return 2 * ceil_div(ceil_div(q.n, q.ranks), tile) * tile * tile;
 }
 
+namespace {
+
+void add_getrf_entries(const PlanRequest& q, const Decisions& decided, EntryList& list) {
+  const Size tile = decided.tile;
+  const Size rows = ceil_div(q.n, q.ranks);
+  const DType t = q.type;
+  // The inverse of a panel's triangle and its pivots travel behind its elements.
+  const Size inverse = q.platform == Platform::cuda ? tile * tile : 0;
+  const Size panel = q.n * tile + inverse + ceil_div(tile * size_of(DType::i32), size_of(t));
+  list.argument(Buffer::matrix, t, rows * q.n);
+  list.result(Buffer::tile_inverse, t, lu_aux_count(q, tile));
+  list.result(Buffer::pivots, DType::i32, 2 * q.n);
+  list.scratch(Buffer::panel_even, t, panel);
+  list.scratch(Buffer::panel_odd, t, panel);
+  list.scratch(Buffer::moves_even, DType::i32, 4 * tile);
+  list.scratch(Buffer::moves_odd, DType::i32, 4 * tile);
+  list.scratch(Buffer::row_order, DType::i32, q.n);
+  if (q.platform == Platform::cuda) {
+    list.scratch(Buffer::row_block, t, rows * tile);
+  }
+  if (decided.precision == Precision::split) {
+    // Four halves for each number of a panel, whose columns are rounded up to eight rows, and
+    // three of the other factor; scales of all rows and of this rank's columns.
+    list.scratch(Buffer::split_even, DType::f32, 2 * round_up(q.n, 8) * tile);
+    list.scratch(Buffer::split_odd, DType::f32, 2 * round_up(q.n, 8) * tile);
+    list.scratch(Buffer::split_block, DType::f32, ceil_div(3 * rows * tile, 2));
+    list.scratch(Buffer::row_scale, t, q.n + rows);
+    list.scratch(Buffer::inverse_scale, t, q.n + rows + 1);  // and whether they are needed
+  }
+}
+
+void add_getri_entries(const PlanRequest& q, const Decisions& decided, EntryList& list) {
+  const Size tile = decided.tile;
+  const Size rows = ceil_div(q.n, q.ranks);
+  const DType t = q.type;
+  list.argument(Buffer::matrix, t, rows * q.n);
+  list.argument(Buffer::pivots, DType::i32, 2 * q.n);
+  list.scratch(Buffer::panel_even, t, q.n * tile);
+  list.scratch(Buffer::panel_odd, t, q.n * tile);
+  list.scratch(Buffer::row_block, t, rows * tile);
+  list.scratch(Buffer::small_blocks, t, 2 * tile * tile);
+  list.scratch(Buffer::row_order, DType::i32, 2 * q.n);
+  // Rows of all ranks' columns: as many as a staging buffer holds, but at least one.
+  const Size height = std::clamp<Size>(staging_count(q) / std::max<Size>(1, rows * q.ranks), 1,
+                                       std::max<Size>(1, q.n));
+  list.scratch(Buffer::send_staging, t, height * rows);
+  list.scratch(Buffer::receive_staging, t, height * rows * q.ranks);
+}
+
+}  // namespace
+
 void add_lu_entries(const PlanRequest& q, const Decisions& decided, EntryList& list) {
   const Size tile = decided.tile;
   const Size rows = ceil_div(q.n, q.ranks);
   const DType t = q.type;
   const Size aux = lu_aux_count(q, tile);
   switch (q.routine) {
-    case Routine::getrf: {
-      // The inverse of a panel's triangle and its pivots travel behind its elements.
-      const Size inverse = q.platform == Platform::cuda ? tile * tile : 0;
-      const Size panel = q.n * tile + inverse + ceil_div(tile * size_of(DType::i32), size_of(t));
-      list.argument(Buffer::matrix, t, rows * q.n);
-      list.result(Buffer::tile_inverse, t, aux);
-      list.result(Buffer::pivots, DType::i32, 2 * q.n);
-      list.scratch(Buffer::panel_even, t, panel);
-      list.scratch(Buffer::panel_odd, t, panel);
-      list.scratch(Buffer::moves_even, DType::i32, 4 * tile);
-      list.scratch(Buffer::moves_odd, DType::i32, 4 * tile);
-      list.scratch(Buffer::row_order, DType::i32, q.n);
-      if (q.platform == Platform::cuda) {
-        list.scratch(Buffer::row_block, t, rows * tile);
-      }
-      if (decided.precision == Precision::split) {
-        // Four halves for each number of a panel, whose columns are rounded up to eight rows, and
-        // three of the other factor; scales of all rows and of this rank's columns.
-        list.scratch(Buffer::split_even, DType::f32, 2 * round_up(q.n, 8) * tile);
-        list.scratch(Buffer::split_odd, DType::f32, 2 * round_up(q.n, 8) * tile);
-        list.scratch(Buffer::split_block, DType::f32, ceil_div(3 * rows * tile, 2));
-        list.scratch(Buffer::row_scale, t, q.n + rows);
-        list.scratch(Buffer::inverse_scale, t, q.n + rows + 1);  // and whether they are needed
-      }
+    case Routine::getrf:
+      add_getrf_entries(q, decided, list);
       break;
-    }
     case Routine::getrs:
       list.argument(Buffer::matrix, t, rows * q.n);
       list.argument(Buffer::tile_inverse, t, aux);
       list.argument(Buffer::pivots, DType::i32, 2 * q.n);
       list.result(Buffer::right_hand_side, t, (q.replicated_rhs ? q.n : rows) * q.nrhs);
-      list.scratch(Buffer::partial_sums, t, decided.rhs_block * q.n);
+      // Where solutions of the transposed system are gathered there are the rows of all shards.
+      list.scratch(Buffer::partial_sums, t,
+                   decided.rhs_block * (q.transpose && q.replicated_rhs ? rows * q.ranks : q.n));
       list.scratch(Buffer::tile_rhs, t, decided.rhs_block * tile);
-      list.scratch(Buffer::tile_rhs_other, t, decided.rhs_block * tile);
       if (q.transpose) {
-        list.scratch(Buffer::permuted_rhs, t, decided.rhs_block * q.n);
+        list.scratch(Buffer::later_sums, t, decided.rhs_block * q.n);
       }
       break;
     case Routine::getdet:
@@ -72,21 +101,9 @@ void add_lu_entries(const PlanRequest& q, const Decisions& decided, EntryList& l
       list.argument(Buffer::pivots, DType::i32, 2 * q.n);
       list.scratch(Buffer::phases, t, q.ranks);
       break;
-    case Routine::getri: {
-      list.argument(Buffer::matrix, t, rows * q.n);
-      list.argument(Buffer::pivots, DType::i32, 2 * q.n);
-      list.scratch(Buffer::panel_even, t, q.n * tile);
-      list.scratch(Buffer::panel_odd, t, q.n * tile);
-      list.scratch(Buffer::row_block, t, rows * tile);
-      list.scratch(Buffer::small_blocks, t, 2 * tile * tile);
-      list.scratch(Buffer::row_order, DType::i32, 2 * q.n);
-      // Rows of all ranks' columns: as many as a staging buffer holds, but at least one.
-      const Size height = std::clamp<Size>(staging_count(q) / std::max<Size>(1, rows * q.ranks), 1,
-                                           std::max<Size>(1, q.n));
-      list.scratch(Buffer::send_staging, t, height * rows);
-      list.scratch(Buffer::receive_staging, t, height * rows * q.ranks);
+    case Routine::getri:
+      add_getri_entries(q, decided, list);
       break;
-    }
     default:
       break;
   }

@@ -86,7 +86,6 @@ void add_getrs(const PlanRequest& q, const Decisions& decided, EntryList& list) 
   }
   list.scratch(Buffer::partial_sums, q.type, block * q.n);
   list.scratch(Buffer::tile_rhs, q.type, block * decided.tile);
-  list.scratch(Buffer::tile_rhs_other, q.type, block * decided.tile);
   if (!q.replicated_rhs) {
     list.scratch(Buffer::gathered_rhs, q.type, block * ceil_div(q.n, q.ranks) * q.ranks);
   }

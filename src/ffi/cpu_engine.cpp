@@ -26,6 +26,7 @@
 #include "ffi/final_meeting.h"
 #include "ffi/operands.h"
 #include "ffi/outcome.h"
+#include "ffi/rank_observer.h"
 #include "ffi/running_calls.h"
 #include "tile/cpu/cpu.h"
 
@@ -170,14 +171,9 @@ class Team {
       return;  // there is nothing to be found; the same on all ranks
     }
     Cpu::Lanes lanes;
-    ProgressObserver progress(plan_.routine(), report_of(rank));
-    std::optional<TraceObserver> trace;
-    if (trace_) {
-      trace.emplace(progress, *trace_->ranks[index(rank)], make_stamps, stamp);
-    }
-    Observer& observer = trace ? static_cast<Observer&>(*trace) : progress;
+    RankObserver observer(plan_.routine(), report_of(rank), trace_.get(), rank, make_stamps, stamp);
     jaxmg::Rank<Cpu> self{*communicators_[index(rank)], lanes, plan_,
-                          Workspace(plan_, scratch_[index(rank)]->data()), observer};
+                          Workspace(plan_, scratch_[index(rank)]->data()), observer.get()};
     run_rank_program<Cpu>(self, kind_, operands);
     check_team(self.comm);
   }
@@ -248,13 +244,8 @@ void submit(const jaxmg_call& call) {
   check_context(call, context);
   check_one_process(call, context, "CPU devices");
   auto part = std::make_unique<Part>(call, context);
-  Rendezvous::Party party;
-  if (context.ranks == 1) {
-    party.push_back(std::move(part));
-  } else {
-    party = rendezvous().arrive({call.run_id, call.site, context.group}, context.rank,
-                                context.ranks, std::move(part));
-  }
+  Rendezvous::Party party = rendezvous().arrive({call.run_id, call.site, context.group},
+                                                context.rank, context.ranks, std::move(part));
   if (!party.empty()) {
     start(as_parts(std::move(party)));
   }

@@ -13,7 +13,6 @@
 #include <memory>
 #include <mutex>
 #include <new>
-#include <optional>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -21,12 +20,14 @@
 
 #include "comm/cuda/peer_communicator.h"
 #include "comm/cuda/stream_fork.h"
+#include "core/with_type.h"
 #include "ffi/call.h"
 #include "ffi/dispatch.h"
 #include "ffi/engine.h"
 #include "ffi/final_meeting.h"
 #include "ffi/operands.h"
 #include "ffi/outcome.h"
+#include "ffi/rank_observer.h"
 #include "tile/cuda/cuda.h"
 #include "tile/cuda/device_context.h"
 #include "tile/cuda/marks.h"
@@ -149,13 +150,8 @@ std::shared_ptr<Team> make_team(const Rendezvous::Party& party) {
 std::shared_ptr<Team> meet(const jaxmg_call& call, const Context& context, const CallKind& kind) {
   auto part = std::make_unique<Part>(call, kind);
   auto answer = part->answer();
-  Rendezvous::Party party;
-  if (context.ranks == 1) {
-    party.push_back(std::move(part));
-  } else {
-    party = rendezvous().arrive({call.run_id, call.site, context.group}, context.rank,
-                                context.ranks, std::move(part));
-  }
+  Rendezvous::Party party = rendezvous().arrive({call.run_id, call.site, context.group},
+                                                context.rank, context.ranks, std::move(part));
   if (!party.empty()) {
     try {
       const auto team = make_team(party);
@@ -261,16 +257,11 @@ class RankCall {
     }
     const ProgressObserver::Report report = report_of(lanes.update);
     if (plan_.routine() != Routine::locate || has_failed(lanes.update)) {
-      ProgressObserver progress(plan_.routine(), report);
-      std::optional<TraceObserver> trace;
-      if (team_.trace) {
-        trace.emplace(progress, *team_.trace->ranks[static_cast<std::size_t>(rank_)],
-                      tile::make_stamps, [&lanes](Observer::Task task, std::uint64_t* where) {
-                        tile::set_stamp(lane_of(lanes, task), where);
-                      });
-      }
-      Observer& observer = trace ? static_cast<Observer&>(*trace) : progress;
-      Rank<Cuda> self{comm_, lanes, plan_, workspace, observer};
+      RankObserver observer(plan_.routine(), report, team_.trace.get(), rank_, tile::make_stamps,
+                            [&lanes](Observer::Task task, std::uint64_t* where) {
+                              tile::set_stamp(lane_of(lanes, task), where);
+                            });
+      Rank<Cuda> self{comm_, lanes, plan_, workspace, observer.get()};
       if (team_.vendor) {
         with_type(plan_.request().type, [&]<class T>() {
           vendor::run_routine<Cuda, T>(self, *team_.vendor, team_.kind, operands_);

@@ -1,7 +1,6 @@
 // From a call to its rank program: the routine and the element type become a function.
 #pragma once
 
-#include <complex>
 #include <stdexcept>
 #include <type_traits>
 
@@ -15,6 +14,7 @@
 #include "algo/mirror.h"
 #include "algo/rank.h"
 #include "algo/triangular_solve.h"
+#include "core/with_type.h"
 #include "ffi/dispatch_eigen.h"
 #include "ffi/dispatch_lu.h"
 #include "ffi/dispatch_qr.h"
@@ -74,24 +74,6 @@ void run_routine(Rank<Device>& rank, const CallKind& kind, const Operands& o) {
                                         static_cast<const T*>(o.added), o.info);
   }
   throw std::logic_error("no rank program for this routine");
-}
-
-// Calls visit.template operator()<T>() for the plan's element type.
-template <class Visit>
-void with_type(DType type, const Visit& visit) {
-  switch (type) {
-    case DType::f32:
-      return visit.template operator()<float>();
-    case DType::f64:
-      return visit.template operator()<double>();
-    case DType::c64:
-      return visit.template operator()<std::complex<float>>();
-    case DType::c128:
-      return visit.template operator()<std::complex<double>>();
-    case DType::i32:
-      break;
-  }
-  throw std::logic_error("no rank program for this element type");
 }
 
 // Puts rank.plan's routine into the lanes of `rank`. Aliased operands must have been copied.

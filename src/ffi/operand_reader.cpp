@@ -74,6 +74,14 @@ void OperandReader::check(const jaxmg_buffer& b, const char* role, const char* n
   }
 }
 
+std::int64_t OperandReader::triangle() const {
+  if (call_.triangle < -1 || call_.triangle > 1) {
+    fail("attribute triangle = " + std::to_string(call_.triangle) +
+         ", expected -1 (whole), 0 (lower) or 1 (upper)");
+  }
+  return call_.triangle;
+}
+
 Precision OperandReader::precision() const {
   if (call_.precision < 0 || call_.precision > 1) {
     fail("attribute precision = " + std::to_string(call_.precision) +

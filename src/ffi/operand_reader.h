@@ -1,6 +1,7 @@
 // Looks the buffers of a call up by place and checks their form.
 #pragma once
 
+#include <cstdint>
 #include <initializer_list>
 #include <string>
 
@@ -30,7 +31,8 @@ class OperandReader {
   }
   // The type of argument 1.
   DType matrix_type() const;
-  // The attribute.
+  // Attributes.
+  std::int64_t triangle() const;
   Precision precision() const;
   [[noreturn]] void fail(const std::string& what) const;
 
@@ -41,11 +43,17 @@ class OperandReader {
   const jaxmg_call& call_;
 };
 
-// The parts of call_kind and sort_operands for the QR family.
-void read_qr_kind(const OperandReader& reader, const jaxmg_call& call, CallKind& kind);
-Operands sort_qr_operands(const OperandReader& reader, const jaxmg_call& call, const Plan& plan);
-// Parts of call_kind and sort_operands: mirror, trsm, cholupdate.
-void triangular_kind(const jaxmg_call& call, CallKind& kind);
+// The parts of call_kind and sort_operands that belong to one family.
+void read_cholesky_kind(const jaxmg_call& call, CallKind& kind);
+void sort_cholesky_operands(const jaxmg_call& call, const Plan& plan, Operands& operands);
+void read_lu_kind(const jaxmg_call& call, CallKind& kind);
+void sort_lu_operands(const jaxmg_call& call, const Plan& plan, Operands& operands);
+void read_qr_kind(const jaxmg_call& call, CallKind& kind);
+void sort_qr_operands(const jaxmg_call& call, const Plan& plan, Operands& operands);
+void read_eigen_kind(const jaxmg_call& call, CallKind& kind);
+void sort_eigen_operands(const jaxmg_call& call, const Plan& plan, Operands& operands);
+// mirror, trsm, cholupdate
+void read_triangular_kind(const jaxmg_call& call, CallKind& kind);
 void sort_triangular_operands(const jaxmg_call& call, const Plan& plan, Operands& operands);
 
 // The result of an aliased pair, which the rank program then uses in place.

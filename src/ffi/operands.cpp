@@ -71,18 +71,11 @@ CallKind call_kind(const jaxmg_call& call, const Context& context, Platform plat
   q.order = call.natural != 0 ? Order::natural : Order::relabelled;
   switch (q.routine) {
     case Routine::potrf:
-      if (call.triangle < -1 || call.triangle > 1) {
-        reader.fail("attribute triangle = " + std::to_string(call.triangle) +
-                    ", expected -1 (whole), 0 (lower) or 1 (upper)");
-      }
-      kind.triangle = call.triangle;
-      q.precision = reader.precision();
-      q.mirror = call.triangle >= 0;
-      break;
     case Routine::potrs:
-      reader.counts(5, 1);
-      q.replicated_rhs = call.replicated != 0;
-      q.nrhs = reader.argument(4, "b", q.type, {kAny, kAny}).dims[1];
+    case Routine::logdet:
+    case Routine::locate:
+    case Routine::potri:
+      read_cholesky_kind(call, kind);
       break;
     case Routine::cyclic:
       reader.counts(2, 1);
@@ -93,14 +86,14 @@ CallKind call_kind(const jaxmg_call& call, const Context& context, Platform plat
     case Routine::getrs:
     case Routine::getdet:
     case Routine::getri:
-      read_lu_attributes(call, kind);
+      read_lu_kind(call, kind);
       break;
     case Routine::geqrf:
     case Routine::ormqr:
     case Routine::orgqr:
     case Routine::qr_r:
     case Routine::geqrs:
-      read_qr_kind(reader, call, kind);
+      read_qr_kind(call, kind);
       break;
     case Routine::syevd:
       read_eigen_kind(call, kind);
@@ -108,11 +101,7 @@ CallKind call_kind(const jaxmg_call& call, const Context& context, Platform plat
     case Routine::mirror:
     case Routine::trsm:
     case Routine::cholupdate:
-      triangular_kind(call, kind);
-      break;
-    case Routine::logdet:
-    case Routine::locate:
-    case Routine::potri:
+      read_triangular_kind(call, kind);
       break;
   }
   return kind;
@@ -121,49 +110,14 @@ CallKind call_kind(const jaxmg_call& call, const Context& context, Platform plat
 Operands sort_operands(const jaxmg_call& call, const Plan& plan) {
   const OperandReader r(call);
   const PlanRequest& q = plan.request();
-  const Size n = q.n;
-  const Size rows = ceil_div(n, q.ranks);
-  const Size held = plan.factor_rows();
-  const Size aux = plan.aux_count();
   Operands o;
   switch (q.routine) {
     case Routine::potrf:
-      r.counts(2, 3);
-      o.matrix = in_place(o, r.argument(1, "a", q.type, {plan.matrix_rows(), n}),
-                          r.result(0, "work", q.type, {plan.matrix_rows(), n}));
-      o.aux = r.result(1, "aux", q.type, {aux}).data;
-      o.info = static_cast<Info*>(r.result(2, "info", DType::i32, {8}).data);
-      break;
-    case Routine::potrs: {
-      r.counts(5, 1);
-      const Size given = q.replicated_rhs ? n : rows;
-      o.matrix = r.argument(1, "work", q.type, {held, n}).data;
-      o.aux = r.argument(2, "aux", q.type, {aux}).data;
-      o.info = static_cast<Info*>(r.argument(3, "info", DType::i32, {8}).data);
-      o.solution = in_place(o, r.argument(4, "b", q.type, {given, q.nrhs}),
-                            r.result(0, "x", q.type, {given, q.nrhs}));
-      break;
-    }
+    case Routine::potrs:
     case Routine::logdet:
-      r.counts(3, 1);
-      o.matrix = r.argument(1, "work", q.type, {held, n}).data;
-      o.info = static_cast<Info*>(r.argument(2, "info", DType::i32, {8}).data);
-      o.scalar = r.result(0, "result", real_of(q.type), {}).data;
-      break;
     case Routine::locate:
-      r.counts(4, 2);
-      o.matrix = in_place(o, r.argument(1, "work", q.type, {rows, n}),
-                          r.result(0, "work", q.type, {rows, n}));
-      o.aux = r.argument(2, "aux", q.type, {aux}).data;
-      o.info = static_cast<Info*>(in_place(o, r.argument(3, "info", DType::i32, {8}),
-                                           r.result(1, "info", DType::i32, {8})));
-      break;
     case Routine::potri:
-      r.counts(4, 1);
-      o.matrix = in_place(o, r.argument(1, "work", q.type, {held, n}),
-                          r.result(0, "inverse", q.type, {held, n}));
-      o.aux = r.argument(2, "aux", q.type, {aux}).data;
-      o.info = static_cast<Info*>(r.argument(3, "info", DType::i32, {8}).data);
+      sort_cholesky_operands(call, plan, o);
       break;
     case Routine::cyclic: {
       r.counts(2, 1);
@@ -187,7 +141,8 @@ Operands sort_operands(const jaxmg_call& call, const Plan& plan) {
     case Routine::orgqr:
     case Routine::qr_r:
     case Routine::geqrs:
-      return sort_qr_operands(r, call, plan);
+      sort_qr_operands(call, plan, o);
+      break;
     case Routine::syevd:
       sort_eigen_operands(call, plan, o);
       break;

@@ -111,10 +111,4 @@ CallKind call_kind(const jaxmg_call& call, const Context& context, Platform plat
 // Checks all buffers against the plan, and sorts them.
 Operands sort_operands(const jaxmg_call& call, const Plan& plan);
 
-// The parts of call_kind and sort_operands that belong to one family.
-void read_lu_attributes(const jaxmg_call& call, CallKind& kind);
-void sort_lu_operands(const jaxmg_call& call, const Plan& plan, Operands& operands);
-void read_eigen_kind(const jaxmg_call& call, CallKind& kind);
-void sort_eigen_operands(const jaxmg_call& call, const Plan& plan, Operands& operands);
-
 }  // namespace jaxmg

@@ -1,25 +1,19 @@
 // Operands of the eigensolver.
 #include "ffi/operand_reader.h"
-#include "ffi/operands.h"
-#include "ffi/outcome.h"
 
 namespace jaxmg {
 
 void read_eigen_kind(const jaxmg_call& call, CallKind& kind) {
   const OperandReader reader(call);
   PlanRequest& q = kind.request;
-  if (call.triangle < -1 || call.triangle > 1) {
-    reader.fail("attribute triangle = " + std::to_string(call.triangle) +
-                ", expected -1 (whole), 0 (lower) or 1 (upper)");
-  }
+  kind.triangle = reader.triangle();
+  q.mirror = kind.triangle >= 0;
   const std::int64_t most = q.n - call.first;
   if (call.first < 0 || call.count < 0 || call.count > most) {
     reader.fail("attributes first = " + std::to_string(call.first) +
                 ", count = " + std::to_string(call.count) + " name no range of " +
                 std::to_string(q.n) + " eigenvectors");
   }
-  kind.triangle = call.triangle;
-  q.mirror = call.triangle >= 0;
   q.vectors = call.vectors != 0;
   kind.first = q.vectors ? call.first : 0;
   q.columns = q.vectors ? call.count : 0;

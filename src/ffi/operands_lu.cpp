@@ -1,10 +1,9 @@
 // Operands of the LU family.
 #include "ffi/operand_reader.h"
-#include "ffi/operands.h"
 
 namespace jaxmg {
 
-void read_lu_attributes(const jaxmg_call& call, CallKind& kind) {
+void read_lu_kind(const jaxmg_call& call, CallKind& kind) {
   const OperandReader r(call);
   PlanRequest& q = kind.request;
   if (q.routine == Routine::getrf) {

@@ -5,7 +5,8 @@
 
 namespace jaxmg {
 
-void read_qr_kind(const OperandReader& reader, const jaxmg_call& call, CallKind& kind) {
+void read_qr_kind(const jaxmg_call& call, CallKind& kind) {
+  const OperandReader reader(call);
   PlanRequest& q = kind.request;
   q.columns = reader.argument(1, "matrix", q.type, {kAny, kAny}).dims[1];
   if (q.n < 1 || q.columns < 1) {
@@ -37,7 +38,8 @@ void read_qr_kind(const OperandReader& reader, const jaxmg_call& call, CallKind&
   }
 }
 
-Operands sort_qr_operands(const OperandReader& r, const jaxmg_call& call, const Plan& plan) {
+void sort_qr_operands(const jaxmg_call& call, const Plan& plan, Operands& o) {
+  const OperandReader r(call);
   const PlanRequest& q = plan.request();
   const Size n = q.columns;
   const Size rows = ceil_div(q.n, q.ranks);
@@ -45,21 +47,20 @@ Operands sort_qr_operands(const OperandReader& r, const jaxmg_call& call, const 
   const Size aux = qr_aux_count(q.n, n, plan.tile());
   const bool adjoint = call.adjoint != 0;
   const auto info = [](const jaxmg_buffer& b) { return static_cast<Info*>(b.data); };
-  Operands o;
   if (q.routine == Routine::geqrf) {
     r.counts(2, 3);
     o.matrix =
         in_place(o, r.argument(1, "a", q.type, {rows, n}), r.result(0, "work", q.type, {rows, n}));
     o.aux = r.result(1, "aux", q.type, {aux}).data;
     o.info = info(r.result(2, "info", DType::i32, {8}));
-    return o;
+    return;
   }
   o.matrix = r.argument(1, "work", q.type, {rows, n}).data;
   if (q.routine == Routine::qr_r) {
     r.counts(3, 1);
     o.info = info(r.argument(2, "info", DType::i32, {8}));
     o.triangular = r.result(0, "r", q.type, {per, n}).data;
-    return o;
+    return;
   }
   o.aux = r.argument(2, "aux", q.type, {aux}).data;
   o.info = info(r.argument(3, "info", DType::i32, {8}));
@@ -80,7 +81,6 @@ Operands sort_qr_operands(const OperandReader& r, const jaxmg_call& call, const 
     default:
       break;
   }
-  return o;
 }
 
 }  // namespace jaxmg

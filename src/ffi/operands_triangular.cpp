@@ -14,7 +14,7 @@ void check_range(const OperandReader& reader, const char* attribute, std::int64_
 
 }  // namespace
 
-void triangular_kind(const jaxmg_call& call, CallKind& kind) {
+void read_triangular_kind(const jaxmg_call& call, CallKind& kind) {
   const OperandReader reader(call);
   PlanRequest& q = kind.request;
   switch (q.routine) {

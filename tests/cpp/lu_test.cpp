@@ -18,10 +18,11 @@ using Types = testing::Types<float, double, std::complex<float>, std::complex<do
 TYPED_TEST_SUITE(LuTest, Types);
 
 template <class T>
-void expect_solves(const Matrix<T>& a, int ranks, Size tile) {
+template <class T>
+void expect_solves(const Matrix<T>& a, int ranks, Size tile, bool natural = false) {
   SCOPED_TRACE("n " + std::to_string(a.rows) + " ranks " + std::to_string(ranks) + " tile " +
                std::to_string(tile));
-  Run<T> run(a, ranks, tile);
+  Run<T> run(a, ranks, tile, natural);
   ASSERT_EQ(run.info[0].kind, 0);
   const Matrix<T> b = random_matrix<T>(a.rows, 3, 5);
   const Matrix<T> t = transposed(a);
@@ -44,6 +45,15 @@ TYPED_TEST(LuTest, SolvesWithEveryTile) {
   for (int ranks : {1, 2, 4}) {
     for (Size tile = 1; tile <= 19; ++tile) {
       expect_solves(a, ranks, tile);
+    }
+  }
+}
+
+TYPED_TEST(LuTest, SolvesInNaturalOrder) {
+  const auto a = random_matrix<TypeParam>(19, 19, 2);
+  for (int ranks : {2, 3, 8}) {
+    for (Size tile = 1; tile <= 7; ++tile) {
+      expect_solves(a, ranks, tile, true);
     }
   }
 }

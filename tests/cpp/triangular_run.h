@@ -15,7 +15,7 @@ namespace jaxmg::test {
 // x of op(A) x = b.
 template <class T, class Device = tile::Cpu>
 Matrix<T> solve_triangular(const Matrix<T>& a, const Matrix<T>& b, const TriangularForm& form,
-                           int ranks, Size tile, bool replicated) {
+                           int ranks, Size tile, bool replicated, Order order = Order::natural) {
   PlanRequest q;
   q.routine = Routine::trsm;
   q.type = dtype_of<T>;
@@ -23,7 +23,7 @@ Matrix<T> solve_triangular(const Matrix<T>& a, const Matrix<T>& b, const Triangu
   q.nrhs = b.cols;
   q.ranks = ranks;
   q.tile = tile;
-  q.order = Order::natural;
+  q.order = order;
   q.replicated_rhs = replicated;
   q.platform = OnRanks<Device>::platform;
   const Plan plan(q);

@@ -1,6 +1,5 @@
 // Cholesky factorisation, solution and failure reports on ranks that are GPUs.
 #include <array>
-#include <chrono>
 #include <string>
 
 #include "algo/cholesky.h"
@@ -147,10 +146,6 @@ void check_type(int devices) {
   }
 }
 
-double now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
 // The rank's rows of a symmetric matrix with random entries, shifted to be positive definite.
 template <class T>
 void fill_shard(tile::CudaLane& lane, const Distribution& dist, int rank, T* a) {
@@ -183,26 +178,19 @@ void time_type(int devices, Size n, Size tile, Size group, Size parts,
     double solve = 1e30;
     for (int repeat = 0; repeat < 3; ++repeat) {
       fill_shard<T>(gpu.context.lanes().update, dist, me, a.get());
-      double begin = 0;
-      run.call(run.request(Routine::potrf), [&](Rank<Cuda>& rank) {
-        rank.comm.barrier();
-        begin = now();
+      factor = std::min(factor, run.call(run.request(Routine::potrf), [&](Rank<Cuda>& rank) {
         cholesky_factor<Cuda, T>(rank, Triangle::whole, a.get(), saved.get(), inverse.get(),
                                  info.get());
-      });
-      factor = std::min(factor, now() - begin);
-      run.call(run.request(Routine::potrs), [&](Rank<Cuda>& rank) {
-        rank.comm.barrier();
-        begin = now();
+      }));
+      solve = std::min(solve, run.call(run.request(Routine::potrs), [&](Rank<Cuda>& rank) {
         cholesky_solve<Cuda, T>(rank, a.get(), inverse.get(), info.get(), x.get(), x.get());
-      });
-      solve = std::min(solve, now() - begin);
+      }));
     }
     const int kind = info.download()[0].kind;
     if (me == 0) {
       std::printf(
           "%s n %lld devices %d tile %lld group %lld parts %lld: factor %.4f s (%.1f TF/s), solve "
-          "%.4f s, "
+          "%.5f s, "
           "kind %d\n",
           type_name<T>().c_str(), static_cast<long long>(n), devices,
           static_cast<long long>(plan.tile()), static_cast<long long>(plan.group()),

@@ -1,6 +1,4 @@
 // LU factorisation, solutions, determinants and failure reports on ranks that are GPUs.
-#include <chrono>
-
 #include "algo/lu.h"
 #include "algo/lu_det.h"
 #include "algo/lu_solve.h"
@@ -238,10 +236,6 @@ void check_split(Group& group, int devices, int ranks, Size n, Size tile, int ki
   });
 }
 
-double now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
 template <class T>
 void time_type(int devices, Size n, Size tile, Precision precision = Precision::native,
                int reserve = -1) {
@@ -257,7 +251,7 @@ void time_type(int devices, Size n, Size tile, Precision precision = Precision::
     DeviceArray<std::int32_t> pivots(2 * n);
     DeviceArray<Info> info(1);
     double factor = 1e30;
-    double solve = 1e30;
+    double solve[2] = {1e30, 1e30};  // plain, transposed
     for (int repeat = 0; repeat < 3; ++repeat) {
       auto& lane = gpu.context.lanes().update;
       for (Size j = 0; j < dist.local_size(me); ++j) {
@@ -265,29 +259,26 @@ void time_type(int devices, Size n, Size tile, Precision precision = Precision::
         Cuda::random_vector<T>(lane, n, row * n, Real<T>(0.5), a.get() + j * n);
       }
       JAXMG_CUDA_CHECK(cudaDeviceSynchronize());
-      double begin = 0;
-      run.call(run.request(Routine::getrf), [&](Rank<Cuda>& rank) {
-        rank.comm.barrier();
-        begin = now();
+      factor = std::min(factor, run.call(run.request(Routine::getrf), [&](Rank<Cuda>& rank) {
         lu_factor<Cuda, T>(rank, a.get(), inverse.get(), pivots.get(), info.get());
-      });
-      factor = std::min(factor, now() - begin);
-      run.call(run.request(Routine::getrs), [&](Rank<Cuda>& rank) {
-        rank.comm.barrier();
-        begin = now();
-        lu_solve<Cuda, T>(rank, a.get(), inverse.get(), pivots.get(), info.get(), x.get());
-      });
-      solve = std::min(solve, now() - begin);
+      }));
+      for (const bool transpose : {false, true}) {
+        PlanRequest q = run.request(Routine::getrs);
+        q.transpose = transpose;
+        solve[transpose] = std::min(solve[transpose], run.call(q, [&](Rank<Cuda>& rank) {
+          lu_solve<Cuda, T>(rank, a.get(), inverse.get(), pivots.get(), info.get(), x.get());
+        }));
+      }
     }
     const int kind = info.download()[0].kind;
     if (me == 0) {
       std::printf(
-          "LU %s%s reserve %d n %lld devices %d tile %lld: factor %.4f s (%.1f TF/s), solve %.4f "
-          "s, "
-          "kind %d\n",
+          "LU %s%s reserve %d n %lld devices %d tile %lld: factor %.4f s (%.1f TF/s), solve %.5f "
+          "s, transposed %.5f s, kind %d\n",
           type_name<T>().c_str(), precision == Precision::split ? " by parts" : "",
           gpu.context.lanes().reserve(), static_cast<long long>(n), devices,
-          static_cast<long long>(plan.tile()), factor, plan.flops() / factor / 1e12, solve, kind);
+          static_cast<long long>(plan.tile()), factor, plan.flops() / factor / 1e12, solve[0],
+          solve[1], kind);
       std::fflush(stdout);
     }
   });

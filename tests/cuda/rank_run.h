@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <chrono>
 #include <memory>
 #include <vector>
 
@@ -48,8 +49,9 @@ class RankRun {
   }
 
   // Runs a rank program with scratch that is full of NaN, between a fork and a join of the stream.
+  // Returns the seconds from where all ranks begin it to its end on the device.
   template <class Program>
-  void call(const PlanRequest& q, Program program) {
+  double call(const PlanRequest& q, Program program) {
     const Plan plan(q);
     tile_ = plan.tile();
     DeviceArray<char> scratch(std::max<Size>(1, plan.scratch_bytes()));
@@ -63,9 +65,12 @@ class RankRun {
     Rank<tile::Cuda> rank{gpu_.comm, lanes, plan, Workspace(plan, scratch.get()), observer};
     tile::CudaLane stream(tile::StreamPriority::lowest, std::make_shared<tile::EventPool>());
     StreamFork region(gpu_.comm, lanes, gpu_.context.events(), stream.stream());
+    gpu_.comm.barrier();
+    const auto begin = std::chrono::steady_clock::now();
     program(rank);
     region.join();
     JAXMG_CUDA_CHECK(cudaStreamSynchronize(stream.stream()));
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   }
 
   Size tile() const { return tile_; }

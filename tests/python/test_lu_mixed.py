@@ -1,22 +1,29 @@
 """lu_solve with precision="mixed": a 32-bit factor, 64-bit answers."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import jaxmg
+import mixed_precision
 from jaxmg import _native
 from matrices import eps, general, orthonormal, wide
 from meshes import AUTO, EXPLICIT, line, put
-from residuals import assert_solved, relative, solve_residual
+from mixed_precision import (
+    DEVICES_AND_SIZES,
+    DTYPES,
+    SPECS,
+    assert_failure_is_reported,
+    assert_not_finite_is_reported,
+    assert_shardings_are_kept,
+    assert_solved_as_natively,
+)
+from residuals import assert_solved, relative
 
-DTYPES = ["float64", "complex128"]
-
-
-def mixed(a, b, **options):
-    x, info = jaxmg.lu_solve(a, b, precision="mixed", return_info=True, **options)
-    return x, [int(v) for v in info]
+mixed = functools.partial(mixed_precision.mixed, jaxmg.lu_solve)
 
 
 def with_condition(n, decades, dtype=np.float64):
@@ -25,16 +32,15 @@ def with_condition(n, decades, dtype=np.float64):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize(("devices", "n"), [(1, 1), (1, 65), (2, 64), (3, 65), (8, 7), (8, 65)])
+@pytest.mark.parametrize(("devices", "n"), DEVICES_AND_SIZES)
 def test_as_accurate_as_64_bits(dtype, devices, n):
     mesh = line(devices)
     a, b = general(n, n, dtype), general(n, 2, dtype, 1)
     x, (status, iterations, path) = mixed(a, b, mesh=mesh)
     assert status == 0 and path in (1, 2)
     assert 0 < iterations <= 15
-    assert_solved(a, x, b)
     native = jaxmg.lu_solve(a, b, mesh=mesh)
-    assert solve_residual(a, x, b) <= 4 * solve_residual(a, native, b) + 1
+    assert_solved_as_natively(a, x, native, b)
     assert relative(x, native) <= 10 * np.linalg.cond(a) * eps(dtype)
 
 
@@ -70,42 +76,17 @@ def test_elements_beyond_the_range_of_32_bits(dtype, mesh):
 def test_status_is_that_of_64_bits(mesh):
     a = general(16, 16)
     a[6] = 0
-    x, status, info = jaxmg.lu_solve(
-        put(a, mesh, "x", None), np.ones(16), precision="mixed", return_status=True,
-        return_info=True,
-    )  # fmt: skip
-    assert int(status) == 7 == int(info.status)
-    assert (int(info.iterations), int(info.path)) == (-3, 0)
-    assert np.isnan(x).all()
-    with pytest.raises(jaxmg.SingularMatrixError) as caught:
-        jaxmg.lu_solve(put(a, mesh, "x", None), np.ones(16), precision="mixed", check=True)
-    assert caught.value.index == 7
+    assert_failure_is_reported(jaxmg.lu_solve, a, mesh, 7, jaxmg.SingularMatrixError)
 
 
 def test_not_finite(mesh):
-    a = general(16, 16)
-    a[3, 4] = np.nan
-    x, (status, _, _) = mixed(put(a, mesh, "x", None), np.ones(16))
-    assert status == -1 and np.isnan(x).all()
-    b = np.ones((16, 2))
-    b[3, 0] = np.inf
-    x, (status, _, _) = mixed(put(general(16, 16), mesh, "x", None), b)
-    native = jaxmg.lu_solve(put(general(16, 16), mesh, "x", None), b)
-    assert status == 0
-    assert np.array_equal(np.isfinite(x), np.isfinite(native))
+    assert_not_finite_is_reported(jaxmg.lu_solve, general(16, 16), mesh, (3, 4))
 
 
 @pytest.mark.parametrize("kind", [AUTO, EXPLICIT])
-@pytest.mark.parametrize("spec", [("x",), ("x", None), (None, "x")])
+@pytest.mark.parametrize("spec", SPECS)
 def test_shardings(kind, spec):
-    a, b = general(16, 16), general(16, 2, seed=1)
-    mesh = line(4, kind=kind)
-    placed = put(a, mesh, *spec)
-    for right in (put(b, mesh, "x", None), put(b[:, 0], mesh)):
-        x, (status, _, path) = mixed(placed, right)
-        assert status == 0 and path > 0
-        assert_solved(a, x, np.asarray(right))
-        assert x.sharding.is_equivalent_to(right.sharding, right.ndim)
+    assert_shardings_are_kept(jaxmg.lu_solve, general(16, 16), kind, spec, paths=(1, 2))
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

@@ -1,5 +1,7 @@
 """precision="mixed": a 32-bit factor, 64-bit answers."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -7,30 +9,34 @@ import pytest
 from jax.sharding import PartitionSpec as P
 
 import jaxmg
+import mixed_precision
 from jaxmg import _native, linalg
 from matrices import HARD, eps, from_spectrum, general, scaled, spd
 from meshes import AUTO, EXPLICIT, grid, line, need, put
-from residuals import assert_solved, relative, solve_residual
+from mixed_precision import (
+    DEVICES_AND_SIZES,
+    DTYPES,
+    SPECS,
+    assert_failure_is_reported,
+    assert_not_finite_is_reported,
+    assert_shardings_are_kept,
+    assert_solved_as_natively,
+)
+from residuals import assert_solved, relative
 
-DTYPES = ["float64", "complex128"]
-
-
-def mixed(a, b, **options):
-    x, info = jaxmg.potrs(a, b, precision="mixed", return_info=True, **options)
-    return x, [int(v) for v in info]
+mixed = functools.partial(mixed_precision.mixed, jaxmg.potrs)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize(("devices", "n"), [(1, 1), (1, 65), (2, 64), (3, 65), (8, 7), (8, 65)])
+@pytest.mark.parametrize(("devices", "n"), DEVICES_AND_SIZES)
 def test_as_accurate_as_64_bits(dtype, devices, n):
     mesh = line(devices)
     a, b = spd(n, dtype), general(n, 2, dtype)
     x, (status, iterations, path) = mixed(a, b, mesh=mesh)
     assert (status, path) == (0, 1)
     assert 0 < iterations <= 4
-    assert_solved(a, x, b)
     native = jaxmg.potrs(a, b, mesh=mesh)
-    assert solve_residual(a, x, b) <= 4 * solve_residual(a, native, b) + 1
+    assert_solved_as_natively(a, x, native, b)
     assert relative(x, native) <= 1e3 * eps(dtype)
 
 
@@ -79,16 +85,7 @@ def test_elements_beyond_the_range_of_32_bits(dtype, mesh):
 def test_status_is_that_of_64_bits(mesh):
     a = np.eye(16)
     a[6, 6] = -1
-    x, status, info = jaxmg.potrs(
-        put(a, mesh, "x", None), np.ones(16), precision="mixed", return_status=True,
-        return_info=True,
-    )  # fmt: skip
-    assert int(status) == 7 == int(info.status)
-    assert (int(info.iterations), int(info.path)) == (-3, 0)
-    assert np.isnan(x).all()
-    with pytest.raises(jaxmg.NotPositiveDefiniteError) as caught:
-        jaxmg.potrs(put(a, mesh, "x", None), np.ones(16), precision="mixed", check=True)
-    assert caught.value.index == 7
+    assert_failure_is_reported(jaxmg.potrs, a, mesh, 7, jaxmg.NotPositiveDefiniteError)
     # Only just not positive definite: 32 bits cannot tell, 64 bits can.
     b = from_spectrum(np.r_[np.logspace(0, -2, 15), -1e-12])
     _, (status, _, _) = mixed(put(b, mesh, "x", None), np.ones(16))
@@ -97,29 +94,13 @@ def test_status_is_that_of_64_bits(mesh):
 
 
 def test_not_finite(mesh):
-    a = spd(16)
-    a[3, 3] = np.nan
-    x, (status, _, _) = mixed(put(a, mesh, "x", None), np.ones(16))
-    assert status == -1 and np.isnan(x).all()
-    b = np.ones((16, 2))
-    b[3, 0] = np.inf
-    x, (status, _, _) = mixed(put(spd(16), mesh, "x", None), b)
-    native = jaxmg.potrs(put(spd(16), mesh, "x", None), b)
-    assert status == 0
-    assert np.array_equal(np.isfinite(x), np.isfinite(native))
+    assert_not_finite_is_reported(jaxmg.potrs, spd(16), mesh, (3, 3))
 
 
 @pytest.mark.parametrize("kind", [AUTO, EXPLICIT])
-@pytest.mark.parametrize("spec", [("x",), ("x", None), (None, "x")])
+@pytest.mark.parametrize("spec", SPECS)
 def test_shardings(kind, spec):
-    a, b = spd(16), general(16, 2)
-    mesh = line(4, kind=kind)
-    placed = put(a, mesh, *spec)
-    for right in (put(b, mesh, "x", None), put(b[:, 0], mesh)):
-        x, (status, _, path) = mixed(placed, right)
-        assert (status, path) == (0, 1)
-        assert_solved(a, x, np.asarray(right))
-        assert x.sharding.is_equivalent_to(right.sharding, right.ndim)
+    assert_shardings_are_kept(jaxmg.potrs, spd(16), kind, spec, paths=(1,))
 
 
 @pytest.mark.parametrize("kind", [AUTO, EXPLICIT])

@@ -15,18 +15,21 @@ namespace {
 class PeerTicket final : public tile::CudaTicket::State {
  public:
   PeerTicket(std::shared_ptr<peers::PeerGroup> group, std::shared_ptr<peers::PeerCall> call,
-             int rank, tile::CudaEvent own, std::vector<int> readers)
+             int rank, const tile::CudaLane& lane, tile::CudaEvent own, std::vector<int> readers)
       : group_(std::move(group)),
         call_(std::move(call)),
         rank_(rank),
-        readers_(std::move(readers)) {
-    events_.push_back(std::move(own));
-  }
+        lane_(lane),
+        own_(std::move(own)),
+        readers_(std::move(readers)) {}
 
   void wait(tile::CudaLane& lane) override {
     while (!readers_.empty()) {
       events_.push_back(group_->await(*call_, rank_, readers_.back(), peers::Stage::done).event);
       readers_.pop_back();
+    }
+    if (&lane != &lane_) {
+      lane.wait(own_);
     }
     for (const tile::CudaEvent& event : events_) {
       lane.wait(event);
@@ -46,6 +49,8 @@ class PeerTicket final : public tile::CudaTicket::State {
   std::shared_ptr<peers::PeerGroup> group_;
   std::shared_ptr<peers::PeerCall> call_;
   int rank_;
+  const tile::CudaLane& lane_;  // the call's, whose own work is in order anyway
+  tile::CudaEvent own_;
   std::vector<int> readers_;  // those whose events are still to come
   std::vector<tile::CudaEvent> events_;
 };
@@ -95,7 +100,8 @@ PeerCommunicator::Ticket PeerCommunicator::finish(Lane& lane, const Call& call,
   tile::CudaEvent own = lane.record();
   offer(call, Stage::done, {.event = own});
   return Ticket(
-      std::make_unique<PeerTicket>(group_, call, rank_, std::move(own), std::move(readers)), lane);
+      std::make_unique<PeerTicket>(group_, call, rank_, lane, std::move(own), std::move(readers)),
+      lane);
 }
 
 void PeerCommunicator::barrier() {

@@ -6,6 +6,7 @@
 
 #include "tile/cpu/blas.h"
 #include "tile/cpu/cpu.h"
+#include "tile/cpu/element.h"
 #include "tile/cpu/pool.h"
 
 namespace jaxmg::tile {
@@ -32,21 +33,6 @@ template <class R>
 double magnitude(std::complex<R> x) {
   return std::max(std::fabs(static_cast<double>(x.real())),
                   std::fabs(static_cast<double>(x.imag())));
-}
-template <class T>
-T conj_of(T x) {
-  if constexpr (is_complex_v<T>) {
-    return std::conj(x);
-  } else {
-    return x;
-  }
-}
-bool finite(double x) {
-  return std::isfinite(x);
-}
-template <class R>
-bool finite(std::complex<R> x) {
-  return std::isfinite(x.real()) && std::isfinite(x.imag());
 }
 
 }  // namespace
@@ -100,7 +86,7 @@ void Cpu::mirror(Lane& lane, Size n, T* a, Size lda) {
     for (Size first = 0; first < end; first += kEdge) {
       for (Size j = begin; j < end; ++j) {
         for (Size i = first; i < std::min(first + kEdge, j); ++i) {
-          a[i + j * lda] = conj_of(a[j + i * lda]);
+          a[i + j * lda] = conjugate(a[j + i * lda]);
         }
       }
     }

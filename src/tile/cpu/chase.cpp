@@ -16,6 +16,7 @@
 
 #include "tile/cpu/blas.h"
 #include "tile/cpu/cpu.h"
+#include "tile/cpu/element.h"
 #include "tile/cpu/pool.h"
 #include "tile/sweep_products.h"
 
@@ -30,14 +31,6 @@ R times(R x, R y) {
 template <class R>
 std::complex<R> times(std::complex<R> x, std::complex<R> y) {
   return {x.real() * y.real() - x.imag() * y.imag(), x.real() * y.imag() + x.imag() * y.real()};
-}
-template <class R>
-R conjugate(R x) {
-  return x;
-}
-template <class R>
-std::complex<R> conjugate(std::complex<R> x) {
-  return {x.real(), -x.imag()};
 }
 template <class T>
 Real<T> square(T x) {

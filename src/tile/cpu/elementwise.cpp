@@ -3,18 +3,10 @@
 
 #include "tile/cpu/columns.h"
 #include "tile/cpu/cpu.h"
+#include "tile/cpu/element.h"
 
 namespace jaxmg::tile {
 namespace {
-
-template <class T>
-T conjugate(T x) {
-  if constexpr (is_complex_v<T>) {
-    return std::conj(x);
-  } else {
-    return x;
-  }
-}
 
 // The m x n corner at src to dst, by way of a square that the processor keeps: each side's memory
 // is passed in whole cache lines, and distances between columns that are powers of two do no harm.

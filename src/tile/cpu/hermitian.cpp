@@ -5,20 +5,10 @@
 #include <cstdint>
 
 #include "tile/cpu/cpu.h"
+#include "tile/cpu/element.h"
 #include "tile/random.h"
 
 namespace jaxmg::tile {
-namespace {
-
-bool finite(double x) {
-  return std::isfinite(x);
-}
-template <class R>
-bool finite(std::complex<R> x) {
-  return std::isfinite(x.real()) && std::isfinite(x.imag());
-}
-
-}  // namespace
 
 // With v real, y = M v and z = M^T v, both y_i and z_i hold i Im(m_ii) v_i; conj(z) = M^H v.
 template <class T>

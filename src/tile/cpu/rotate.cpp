@@ -2,18 +2,10 @@
 #include <cmath>
 
 #include "tile/cpu/cpu.h"
+#include "tile/cpu/element.h"
 
 namespace jaxmg::tile {
 namespace {
-
-template <class T>
-T conjugate(T x) {
-  if constexpr (is_complex_v<T>) {
-    return std::conj(x);
-  } else {
-    return x;
-  }
-}
 
 // H = the unitary matrix of order 1 + k with [alpha v] H = [beta 0], alpha >= 0 and
 // beta = |[alpha v]| > 0:

@@ -60,6 +60,15 @@ __global__ void log_diagonal_kernel(Size n, const D* l, Size ldl, R* result) {
   }
 }
 
+template <class D>
+__global__ void check_diagonal_kernel(Size n, const D* a, Size lda, Size position, Info* info) {
+  const int first = first_of_block(n, INT32_MAX, [&](Size j) { return is_zero(a[j * (lda + 1)]); });
+  if (threadIdx.x == 0 && first != INT32_MAX && info->kind == 0) {
+    info->kind = static_cast<std::int32_t>(Kind::singular);
+    info->position = static_cast<std::int32_t>(position + first);
+  }
+}
+
 template <class R>
 __global__ void judge_hermitian_kernel(const R* result, R threshold, Info* info) {
   if (info->kind != 0) {
@@ -111,6 +120,15 @@ void Cuda::check_hermitian(Lane& lane, Size n, const T* diagonal, Size stride, c
   }
 }
 
+template <class T>
+void Cuda::check_diagonal(Lane& lane, Size n, const T* a, Size lda, Size position, Info* info) {
+  if (n <= 0) {
+    return;
+  }
+  check_diagonal_kernel<<<1, kThreads, 0, lane.stream()>>>(n, on_device(a), lda, position, info);
+  JAXMG_CUDA_CHECK(cudaGetLastError());
+}
+
 template <class R>
 void Cuda::judge_hermitian(Lane& lane, const R* result, R threshold, Info* info) {
   judge_hermitian_kernel<<<1, 1, 0, lane.stream()>>>(result, threshold, info);
@@ -136,7 +154,8 @@ void Cuda::set_phase(Lane& lane, Phase phase, int rank, Info* info) {
 #define JAXMG_INSTANTIATE(T)                                                              \
   template void Cuda::log_diagonal<T>(Lane&, Size, const T*, Size, Real<T>*);             \
   template void Cuda::check_hermitian<T>(Lane&, Size, const T*, Size, const T*, const T*, \
-                                         const T*, Real<T>*);
+                                         const T*, Real<T>*);                             \
+  template void Cuda::check_diagonal<T>(Lane&, Size, const T*, Size, Size, Info*);
 JAXMG_INSTANTIATE(float)
 JAXMG_INSTANTIATE(double)
 JAXMG_INSTANTIATE(std::complex<float>)

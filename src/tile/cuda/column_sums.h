@@ -2,20 +2,11 @@
 // the other half of the lanes at each turn, so that C sums take C + log2(32 / C) exchanges.
 #pragma once
 
-#include "tile/cuda/scalar.h"
+#include "tile/cuda/shuffle.h"
 
 #ifdef __CUDACC__
 
 namespace jaxmg::tile {
-
-template <class R>
-__device__ R exchange(R x, int mask) {
-  return __shfl_xor_sync(~0u, x, mask);
-}
-template <class R>
-__device__ DeviceComplex<R> exchange(DeviceComplex<R> x, int mask) {
-  return {exchange(x.re, mask), exchange(x.im, mask)};
-}
 
 // r[0] <- the sum over all lanes of number summed_column<C>(lane).
 template <int C, int Half, int Mask, class D>

@@ -91,6 +91,20 @@ void Cuda::copy_blocks(Lane& lane, Size m, Size n, Size count, const T* src, Siz
       });
 }
 
+template <class T>
+void Cuda::copy_triangle(Lane& lane, Uplo uplo, Diag diag, Size m, Size n, const T* src, Size lds,
+                         T* dst, Size ldd) {
+  const DeviceType<T>* from = on_device(src);
+  DeviceType<T>* to = on_device(dst);
+  const bool lower = uplo == Uplo::lower;
+  const bool with_diagonal = diag == Diag::non_unit;
+  for_each(lane, m, n, [=] __device__(Size i, Size j) {
+    if (i == j ? with_diagonal : (i > j) == lower) {
+      to[i + j * ldd] = from[i + j * lds];
+    }
+  });
+}
+
 // Blocks on and below the diagonal, by way of shared memory.
 template <class T>
 void Cuda::mirror(Lane& lane, Size n, T* a, Size lda) {
@@ -161,15 +175,16 @@ void Cuda::random_vector(Lane& lane, Size n, Size first, Real<T> scale, T* v) {
   });
 }
 
-#define JAXMG_INSTANTIATE(T)                                                                  \
-  template void Cuda::copy<T>(Lane&, Size, Size, const T*, Size, T*, Size);                   \
-  template void Cuda::copy_blocks<T>(Lane&, Size, Size, Size, const T*, Size, Size, T*, Size, \
-                                     Size);                                                   \
-  template void Cuda::mirror<T>(Lane&, Size, T*, Size);                                       \
-  template void Cuda::transpose<T>(Lane&, Size, Size, const T*, Size, T*, Size, bool);        \
-  template void Cuda::fill<T>(Lane&, Size, Size, T, T, T*, Size);                             \
-  template void Cuda::fill_if_failed<T>(Lane&, const Info*, Size, Size, T, T*, Size);         \
-  template void Cuda::add<T>(Lane&, Size, Size, T, const T*, Size, T*, Size);                 \
+#define JAXMG_INSTANTIATE(T)                                                                     \
+  template void Cuda::copy<T>(Lane&, Size, Size, const T*, Size, T*, Size);                      \
+  template void Cuda::copy_blocks<T>(Lane&, Size, Size, Size, const T*, Size, Size, T*, Size,    \
+                                     Size);                                                      \
+  template void Cuda::copy_triangle<T>(Lane&, Uplo, Diag, Size, Size, const T*, Size, T*, Size); \
+  template void Cuda::mirror<T>(Lane&, Size, T*, Size);                                          \
+  template void Cuda::transpose<T>(Lane&, Size, Size, const T*, Size, T*, Size, bool);           \
+  template void Cuda::fill<T>(Lane&, Size, Size, T, T, T*, Size);                                \
+  template void Cuda::fill_if_failed<T>(Lane&, const Info*, Size, Size, T, T*, Size);            \
+  template void Cuda::add<T>(Lane&, Size, Size, T, const T*, Size, T*, Size);                    \
   template void Cuda::random_vector<T>(Lane&, Size, Size, Real<T>, T*);
 JAXMG_INSTANTIATE(float)
 JAXMG_INSTANTIATE(double)

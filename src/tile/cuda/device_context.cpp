@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 
+#include "core/with_type.h"
 #include "tile/cuda/cuda.h"
 #include "tile/cuda/lu_base.h"
 #include "tile/cuda/peer_access.h"
@@ -18,17 +19,30 @@ constexpr Size kCopyStaging = Size{64} << 20;
 
 constexpr Size kWarmUpTile = 64;
 
+// Four tiles, and room for smaller things behind them.
+template <class T>
+struct WarmUpMemory {
+  static constexpr Size kTile = kWarmUpTile * kWarmUpTile * static_cast<Size>(sizeof(T));
+  explicit WarmUpMemory(char* memory)
+      : a(reinterpret_cast<T*>(memory)),
+        b(reinterpret_cast<T*>(memory + kTile)),
+        x(reinterpret_cast<T*>(memory + 2 * kTile)),
+        work(reinterpret_cast<T*>(memory + 3 * kTile)),
+        small(memory + 4 * kTile) {}
+  T* a;
+  T* b;
+  T* x;
+  T* work;
+  char* small;
+};
+
 // Every operation once, on a small tile.
 template <class T>
 void warm_up(CudaLane& lane, char* memory) {
   constexpr Size n = kWarmUpTile;
-  constexpr Size tile = n * n * static_cast<Size>(sizeof(T));
-  T* const a = reinterpret_cast<T*>(memory);
-  T* const b = reinterpret_cast<T*>(memory + tile);
-  T* const x = reinterpret_cast<T*>(memory + 2 * tile);
-  T* const work = reinterpret_cast<T*>(memory + 3 * tile);
-  auto* const real = reinterpret_cast<Real<T>*>(memory + 4 * tile);
-  auto* const info = reinterpret_cast<Info*>(memory + 4 * tile + 256);
+  const auto [a, b, x, work, small] = WarmUpMemory<T>(memory);
+  auto* const real = reinterpret_cast<Real<T>*>(small);
+  auto* const info = reinterpret_cast<Info*>(small + 256);
   Cuda::reset(lane, info);
   Cuda::fill<T>(lane, n, n, T(0), T(1), a, n);
   Cuda::fill<T>(lane, n, n, T(0), T(1), b, n);
@@ -62,11 +76,11 @@ void warm_up(CudaLane& lane, char* memory) {
 template <class T>
 void warm_up_qr(CudaLane& lane, char* memory) {
   constexpr Size n = kWarmUpTile;
-  constexpr Size tile = n * n * static_cast<Size>(sizeof(T));
-  T* const a = reinterpret_cast<T*>(memory);
-  T* const r = reinterpret_cast<T*>(memory + tile);
-  auto* const info = reinterpret_cast<Info*>(memory + 4 * tile);
-  auto* const signs = reinterpret_cast<Real<T>*>(memory + 4 * tile + 256);
+  const WarmUpMemory<T> tiles(memory);
+  T* const a = tiles.a;
+  T* const r = tiles.b;
+  auto* const info = reinterpret_cast<Info*>(tiles.small);
+  auto* const signs = reinterpret_cast<Real<T>*>(tiles.small + 256);
   Cuda::reset(lane, info);
   for (const T diagonal : {T(1), T(0)}) {  // by either method
     Cuda::fill<T>(lane, n, n, T(0), diagonal, a, n);
@@ -88,12 +102,7 @@ void warm_up_qr(CudaLane& lane, char* memory) {
 template <class T>
 void warm_up_lu(CudaLane& lane, char* memory) {
   constexpr Size n = kWarmUpTile;
-  constexpr Size tile = n * n * static_cast<Size>(sizeof(T));
-  T* const a = reinterpret_cast<T*>(memory);
-  T* const b = reinterpret_cast<T*>(memory + tile);
-  T* const x = reinterpret_cast<T*>(memory + 2 * tile);
-  T* const work = reinterpret_cast<T*>(memory + 3 * tile);
-  char* const small = memory + 4 * tile;
+  const auto [a, b, x, work, small] = WarmUpMemory<T>(memory);
   auto* const real = reinterpret_cast<Real<T>*>(small);
   T* const phase = reinterpret_cast<T*>(small + 64);
   auto* const info = reinterpret_cast<Info*>(small + 256);
@@ -160,18 +169,7 @@ void warm_up(Kernels kernels, CudaLane& lane, char* memory) {
 }
 
 void warm_up(DType type, Kernels kernels, CudaLane& lane, char* memory) {
-  switch (type) {
-    case DType::f32:
-      return warm_up<float>(kernels, lane, memory);
-    case DType::f64:
-      return warm_up<double>(kernels, lane, memory);
-    case DType::c64:
-      return warm_up<std::complex<float>>(kernels, lane, memory);
-    case DType::c128:
-      return warm_up<std::complex<double>>(kernels, lane, memory);
-    case DType::i32:
-      return;
-  }
+  with_type(type, [&]<class T>() { warm_up<T>(kernels, lane, memory); });
 }
 
 Size warm_up_scratch(DType type, Kernels kernels, CudaLane& lane) {

@@ -265,36 +265,39 @@ CudaLanes::CudaLanes(const std::shared_ptr<EventPool>& events)
       update(StreamPriority::lowest, events),
       copy(StreamPriority::highest, events) {}
 
+Size CudaLanes::scratch_bytes(DType type, Size tile, PanelRows rows) {
+  Size& known = scratch_bytes_[{type, tile, rows.qr, rows.lu}];
+  if (known == 0) {
+    const Size bytes = rows.lu > 0 ? lu_scratch_bytes(type, tile, rows.lu)
+                                   : tile_scratch_bytes(type, tile, rows.qr);
+    known = round_up(std::max<Size>(bytes, 1), kAlignment);
+  }
+  return known;
+}
+
 // One tile for the operations that need a masked copy of it, or what cuSOLVER works in. The last
 // tile of a rank may be narrower, and the library chooses its algorithm by size.
-Size CudaLanes::scratch_bytes(DType type, Size tile, PanelRows rows) {
-  if (rows.lu > 0) {
-    return round_up(lu_scratch_bytes(type, tile, rows.lu), kAlignment);
-  }
+Size CudaLanes::tile_scratch_bytes(DType type, Size tile, Size qr_rows) {
   Size bytes = triangle_bytes(type, tile);
   for (Size n = tile; n > 0; n /= 2) {
     bytes = std::max(bytes, potrf_bytes(panel, type, n));
   }
-  if (rows.qr > 0) {
-    bytes = std::max(bytes, qr_bytes(panel, type, rows.qr, tile));
+  if (qr_rows > 0) {
+    bytes = std::max(bytes, qr_bytes(panel, type, qr_rows, tile));
   }
-  return round_up(std::max<Size>(bytes, 1), kAlignment);
+  return bytes;
 }
 
 // Panels become lower with each step. Sizes in between those that are asked for may need more than
 // their neighbours: hence a quarter more than the most.
 Size CudaLanes::lu_scratch_bytes(DType type, Size tile, Size rows) {
-  Size& known = lu_bytes_[{type, tile, rows}];
-  if (known == 0) {
-    Size library = 0;
-    for (Size m = rows; m > 0; m /= 2) {
-      for (Size n = std::min(m, tile); n > 0; n /= 2) {
-        library = std::max(library, getrf_bytes(panel, type, m, n));
-      }
+  Size library = 0;
+  for (Size m = rows; m > 0; m /= 2) {
+    for (Size n = std::min(m, tile); n > 0; n /= 2) {
+      library = std::max(library, getrf_bytes(panel, type, m, n));
     }
-    known = std::max(inversion_bytes(type, tile), library + library / 4);
   }
-  return known;
+  return std::max(inversion_bytes(type, tile), library + library / 4);
 }
 
 Size CudaLanes::library_bytes(DType type, Size tile, PanelRows rows) {

@@ -208,11 +208,12 @@ struct CudaLanes {
 
  private:
   Size scratch_bytes(DType type, Size tile, PanelRows rows);
+  Size tile_scratch_bytes(DType type, Size tile, Size qr_rows);
   Size lu_scratch_bytes(DType type, Size tile, Size rows);
 
   int reserve_ = 36;
-  // What the library asks for, by type, tile and rows: asking takes longer than a small solve.
-  std::map<std::tuple<DType, Size, Size>, Size> lu_bytes_;
+  // What was found, by type, tile and rows: asking the libraries takes longer than a small solve.
+  std::map<std::tuple<DType, Size, Size, Size>, Size> scratch_bytes_;
 };
 
 }  // namespace jaxmg::tile

@@ -23,6 +23,24 @@ void allow_shared_memory(Kernel kernel, std::size_t bytes) {
                                         static_cast<int>(bytes)));
 }
 
+// Threads for the elements of an m x n matrix: as many along a column as it has use for, the others
+// in the next columns; `each`: elements of a row that belong to one.
+struct ElementGrid {
+  dim3 block;
+  dim3 grid;
+};
+inline ElementGrid element_grid(Size m, Size n, int each) {
+  unsigned rows = 1;
+  while (rows < kThreads && rows < m) {
+    rows *= 2;
+  }
+  const dim3 block(rows, kThreads / rows);
+  const Size columns = Size{each} * block.y;
+  const dim3 grid(static_cast<unsigned>(std::min<Size>(ceil_div(m, block.x), 1 << 20)),
+                  static_cast<unsigned>(std::min<Size>(ceil_div(n, columns), kMaxGridY)));
+  return {block, grid};
+}
+
 // f(i, j) for each element of an m x n matrix; a column's elements go to neighbouring threads.
 template <class F>
 __global__ void for_each_kernel(Size m, Size n, F f) {
@@ -40,23 +58,18 @@ void for_each(CudaLane& lane, Size m, Size n, F f) {
   if (m <= 0 || n <= 0) {
     return;
   }
-  // As many threads along a column as it has use for, the others to the next columns.
-  unsigned rows = 1;
-  while (rows < kThreads && rows < m) {
-    rows *= 2;
-  }
-  const dim3 block(rows, kThreads / rows);
-  const dim3 grid(static_cast<unsigned>(std::min<Size>(ceil_div(m, block.x), 1 << 20)),
-                  static_cast<unsigned>(std::min<Size>(ceil_div(n, block.y), kMaxGridY)));
-  for_each_kernel<<<grid, block, 0, lane.stream()>>>(m, n, f);
+  const ElementGrid of = element_grid(m, n, 1);
+  for_each_kernel<<<of.grid, of.block, 0, lane.stream()>>>(m, n, f);
   JAXMG_CUDA_CHECK(cudaGetLastError());
 }
+
+inline constexpr int kMovedTogether = 4;
 
 // store(i, j, load(i, j)) for each element. A thread loads several elements before it stores the
 // first, so that enough of them are on their way to keep the memory busy.
 template <class Load, class Store>
 __global__ void move_each_kernel(Size m, Size n, Load load, Store store) {
-  constexpr int batch = 4;
+  constexpr int batch = kMovedTogether;
   using Element = decltype(load(Size{0}, Size{0}));
   const Size step_i = static_cast<Size>(gridDim.x) * blockDim.x;
   const Size step_j = static_cast<Size>(gridDim.y) * blockDim.y * batch;
@@ -87,14 +100,8 @@ void move_each(CudaLane& lane, Size m, Size n, Load load, Store store) {
   if (m <= 0 || n <= 0) {
     return;
   }
-  unsigned rows = 1;
-  while (rows < kThreads && rows < m) {
-    rows *= 2;
-  }
-  const dim3 block(rows, kThreads / rows);
-  const dim3 grid(static_cast<unsigned>(std::min<Size>(ceil_div(m, block.x), 1 << 20)),
-                  static_cast<unsigned>(std::min<Size>(ceil_div(n, 4 * block.y), kMaxGridY)));
-  move_each_kernel<<<grid, block, 0, lane.stream()>>>(m, n, load, store);
+  const ElementGrid of = element_grid(m, n, kMovedTogether);
+  move_each_kernel<<<of.grid, of.block, 0, lane.stream()>>>(m, n, load, store);
   JAXMG_CUDA_CHECK(cudaGetLastError());
 }
 

@@ -9,6 +9,7 @@
 #include "tile/cuda/launch.h"
 #include "tile/cuda/library_type.h"
 #include "tile/cuda/lu_base.h"
+#include "tile/cuda/reduce.h"
 #include "tile/cuda/scalar.h"
 #include "tile/cuda/scratch.h"
 #include "tile/recursive_lu.h"
@@ -47,18 +48,8 @@ __global__ void take_pivots_kernel(Size m, Size n, const std::int64_t* found, Si
 template <class D>
 __global__ void merge_info_kernel(Size n, const D* a, Size lda, Size position, Size equation,
                                   const int* reported, Info* info) {
-  __shared__ int first;
-  if (threadIdx.x == 0) {
-    first = *reported > 0 ? *reported : INT_MAX;
-  }
-  __syncthreads();
-  for (Size j = threadIdx.x; j < n; j += kThreads) {
-    const D pivot = a[j + j * lda];
-    if (real_part(pivot) == 0 && imaginary_part(pivot) == 0) {
-      atomicMin(&first, static_cast<int>(j + 1));
-    }
-  }
-  __syncthreads();
+  const int least = *reported > 0 ? *reported : INT_MAX;
+  const int first = first_of_block(n, least, [&](Size j) { return is_zero(a[j + j * lda]); });
   if (threadIdx.x == 0 && first != INT_MAX && info->kind == 0) {
     info->kind = static_cast<std::int32_t>(Kind::singular);
     info->position = static_cast<std::int32_t>(position + first);

@@ -89,24 +89,6 @@ __device__ Divisor<DeviceComplex<R>> divisor_of(DeviceComplex<R> x) {
   return {scale, {t * d, -d}};
 }
 
-template <class R>
-__device__ R times(R x, R scale) {
-  return x * scale;
-}
-template <class R>
-__device__ DeviceComplex<R> times(DeviceComplex<R> x, R scale) {
-  return {x.re * scale, x.im * scale};
-}
-template <class R>
-__device__ R minus_product(R x, R a, R b) {
-  return fma(-a, b, x);
-}
-template <class R>
-__device__ DeviceComplex<R> minus_product(DeviceComplex<R> x, DeviceComplex<R> a,
-                                          DeviceComplex<R> b) {
-  return {fma(a.im, b.im, fma(-a.re, b.re, x.re)), fma(-a.im, b.re, fma(-a.re, b.im, x.im))};
-}
-
 // The next column; what the compiler knows of its address would be kept in registers otherwise.
 template <class P>
 __device__ void next_column(P*& p, Size lda) {

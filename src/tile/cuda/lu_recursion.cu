@@ -38,6 +38,23 @@ __device__ int traced(int source, int n, const int* rows) {
   return at;
 }
 
+// Columns j0 .. j0 + count - 1 of a (n rows) <- x times those of `head`, which is in shared memory.
+template <class D>
+__device__ void multiply_head(int tid, int n, const D* x, Size ldx, const D (&head)[kSlice][kSmall],
+                              int j0, int count, D* a, Size lda) {
+  const int i = tid % kSmall;
+  for (int c = tid / kSmall; c < count; c += kThreads / kSmall) {
+    if (i < n) {
+      D sum = zero<D>();
+#pragma unroll 8
+      for (int k = 0; k < n; ++k) {
+        sum = sum + x[i + k * ldx] * head[c][k];
+      }
+      a[i + (j0 + c) * lda] = sum;
+    }
+  }
+}
+
 // Columns of a after n interchanges. kSolve: rows first .. first + n - 1 are multiplied by the
 // lower triangle x as well.
 template <bool kSolve, class D>
@@ -95,17 +112,7 @@ __global__ void __launch_bounds__(kThreads)
     }
     if constexpr (kSolve) {
       __syncthreads();
-      const int i = tid % kSmall;
-      for (int c = tid / kSmall; c < count; c += kThreads / kSmall) {
-        if (i < n) {
-          D sum = zero<D>();
-#pragma unroll 8
-          for (int k = 0; k < n; ++k) {
-            sum = sum + x[i + k * ldx] * head[c][k];
-          }
-          a[i + (j0 + c) * lda] = sum;
-        }
-      }
+      multiply_head(tid, n, x, ldx, head, j0, count, a, lda);
       __syncthreads();
     }
   }

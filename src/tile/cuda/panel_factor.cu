@@ -13,12 +13,12 @@
 #include "tile/cuda/launch.h"
 #include "tile/cuda/panel_rows.h"
 #include "tile/cuda/scalar.h"
+#include "tile/cuda/shuffle.h"
 
 namespace jaxmg::tile {
 namespace {
 
 constexpr int kWarp = 32;
-constexpr unsigned kAllLanes = 0xffffffffu;
 constexpr int kRowThreads = 64;  // rows that a thread block of the solve takes
 
 // Columns of a block, and columns that the solve keeps in registers.
@@ -28,33 +28,15 @@ struct Blocking {
   static constexpr int chunk = sizeof(D) > 8 ? 8 : 16;
 };
 
-template <class R>
-__device__ R from_lane(R x, int lane) {
-  return __shfl_sync(kAllLanes, x, lane);
-}
-template <class R>
-__device__ DeviceComplex<R> from_lane(DeviceComplex<R> x, int lane) {
-  return {from_lane(x.re, lane), from_lane(x.im, lane)};
-}
-
 // x - a conj(b)
 template <class R>
-__device__ R minus_product(R x, R a, R b) {
+__device__ R minus_product_conjugate(R x, R a, R b) {
   return fma(-a, b, x);
 }
 template <class R>
-__device__ DeviceComplex<R> minus_product(DeviceComplex<R> x, DeviceComplex<R> a,
-                                          DeviceComplex<R> b) {
+__device__ DeviceComplex<R> minus_product_conjugate(DeviceComplex<R> x, DeviceComplex<R> a,
+                                                    DeviceComplex<R> b) {
   return {fma(-a.im, b.im, fma(-a.re, b.re, x.re)), fma(a.re, b.im, fma(-a.im, b.re, x.im))};
-}
-
-template <class R>
-__device__ R times(R x, R scale) {
-  return x * scale;
-}
-template <class R>
-__device__ DeviceComplex<R> times(DeviceComplex<R> x, R scale) {
-  return {x.re * scale, x.im * scale};
 }
 
 // The factor of a 32 x 32 triangle by one warp, lane i holding row i. Returns the first failing
@@ -73,10 +55,69 @@ __device__ int factor_warp(D (&row)[kWarp], int lane) {
     row[k] = lane == k ? element<D>(pivot * inverse) : times(row[k], inverse);
 #pragma unroll
     for (int j = k + 1; j < kWarp; ++j) {
-      row[j] = minus_product(row[j], row[k], from_lane(row[k], j));
+      row[j] = minus_product_conjugate(row[j], row[k], from_lane(row[k], j));
     }
   }
   return failing;
+}
+
+// A triangle of a block in shared memory: column, row.
+template <class D>
+using Square = D[Blocking<D>::edge][Blocking<D>::edge + 1];
+
+// The 32 x 32 triangle at row `first`, a lane a row.
+template <class D>
+__device__ void load_corner(const Square<D>& s, int first, int lane, D (&row)[kWarp]) {
+#pragma unroll
+  for (int j = 0; j < kWarp; ++j) {
+    row[j] = s[first + j][first + lane];
+  }
+}
+template <class D>
+__device__ void store_corner(const D (&row)[kWarp], int first, int lane, Square<D>& s) {
+#pragma unroll
+  for (int j = 0; j < kWarp; ++j) {
+    if (j <= lane) {
+      s[first + j][first + lane] = row[j];
+    }
+  }
+}
+
+// The rows below the first corner by its triangle, a lane a row; inverse: of its diagonal.
+template <class D, class R>
+__device__ void solve_below_corner(Square<D>& s, const R* inverse, int lane) {
+  constexpr int half = kWarp;
+  D x[kWarp];
+#pragma unroll
+  for (int j = 0; j < kWarp; ++j) {
+    x[j] = s[j][half + lane];
+  }
+#pragma unroll
+  for (int k = 0; k < kWarp; ++k) {
+    x[k] = times(x[k], inverse[k]);
+#pragma unroll
+    for (int j = k + 1; j < kWarp; ++j) {
+      x[j] = minus_product_conjugate(x[j], x[k], s[k][j]);
+    }
+    s[k][half + lane] = x[k];
+  }
+}
+
+// The triangle that follows, less what those rows do to it; by all threads.
+template <class D>
+__device__ void update_second_corner(Square<D>& s, int tid) {
+  constexpr int half = kWarp;
+  const int lane = tid % kWarp;
+  for (int j = tid / kWarp; j < kWarp; j += kThreads / kWarp) {
+    D sum = s[half + j][half + lane];
+#pragma unroll 8
+    for (int k = 0; k < kWarp; ++k) {
+      sum = minus_product_conjugate(sum, s[k][half + lane], s[k][half + j]);
+    }
+    if (j <= lane) {
+      s[half + j][half + lane] = sum;
+    }
+  }
 }
 
 // The factor of the lower triangle of a (n x n, n <= edge) in place; its strict upper part stays.
@@ -85,8 +126,8 @@ __global__ void __launch_bounds__(kThreads)
     factor_block_kernel(int n, D* a, Size lda, Size position, Info* info) {
   using R = decltype(real_part(D{}));
   constexpr int edge = Blocking<D>::edge;
-  __shared__ D s[edge][edge + 1];  // s[column][row]
-  __shared__ R inverse[kWarp];     // of the first half's diagonal
+  __shared__ Square<D> s;
+  __shared__ R inverse[kWarp];  // of the first half's diagonal
   __shared__ int failing;
   const int tid = static_cast<int>(threadIdx.x);
   const int lane = tid % kWarp;
@@ -102,20 +143,12 @@ __global__ void __launch_bounds__(kThreads)
   for (int first = 0; first < edge; first += kWarp) {
     if (tid < kWarp) {
       D row[kWarp];
-#pragma unroll
-      for (int j = 0; j < kWarp; ++j) {
-        row[j] = s[first + j][first + lane];
-      }
+      load_corner<D>(s, first, lane, row);
       const int found = factor_warp(row, lane);
       if (lane == 0 && found < kWarp && failing == edge) {
         failing = first + found;
       }
-#pragma unroll
-      for (int j = 0; j < kWarp; ++j) {
-        if (j <= lane) {
-          s[first + j][first + lane] = row[j];
-        }
-      }
+      store_corner<D>(row, first, lane, s);
     }
     __syncthreads();
     if (tid < kWarp && first == 0) {
@@ -123,34 +156,11 @@ __global__ void __launch_bounds__(kThreads)
     }
     __syncthreads();
     if (first + kWarp < edge) {  // the other half: rows below, then the triangle
-      constexpr int half = kWarp;
       if (tid < kWarp) {
-        D x[kWarp];
-#pragma unroll
-        for (int j = 0; j < kWarp; ++j) {
-          x[j] = s[j][half + lane];
-        }
-#pragma unroll
-        for (int k = 0; k < kWarp; ++k) {
-          x[k] = times(x[k], inverse[k]);
-#pragma unroll
-          for (int j = k + 1; j < kWarp; ++j) {
-            x[j] = minus_product(x[j], x[k], s[k][j]);
-          }
-          s[k][half + lane] = x[k];
-        }
+        solve_below_corner<D>(s, inverse, lane);
       }
       __syncthreads();
-      for (int j = tid / kWarp; j < kWarp; j += kThreads / kWarp) {
-        D sum = s[half + j][half + lane];
-#pragma unroll 8
-        for (int k = 0; k < kWarp; ++k) {
-          sum = minus_product(sum, s[k][half + lane], s[k][half + j]);
-        }
-        if (j <= lane) {
-          s[half + j][half + lane] = sum;
-        }
-      }
+      update_second_corner<D>(s, tid);
       __syncthreads();
     }
   }
@@ -201,7 +211,7 @@ __global__ void __launch_bounds__(kRowThreads)
       const D known = solved[k * kRowThreads + tid];
 #pragma unroll
       for (int j = 0; j < chunk; ++j) {
-        x[j] = minus_product(x[j], known, lower[k * edge + first + j]);
+        x[j] = minus_product_conjugate(x[j], known, lower[k * edge + first + j]);
       }
     }
 #pragma unroll
@@ -209,7 +219,7 @@ __global__ void __launch_bounds__(kRowThreads)
       x[k] = times(x[k], inverse[first + k]);
 #pragma unroll
       for (int j = k + 1; j < chunk; ++j) {
-        x[j] = minus_product(x[j], x[k], lower[(first + k) * edge + first + j]);
+        x[j] = minus_product_conjugate(x[j], x[k], lower[(first + k) * edge + first + j]);
       }
       solved[(first + k) * kRowThreads + tid] = x[k];
     }

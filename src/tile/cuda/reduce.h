@@ -1,4 +1,5 @@
-// Maxima over the threads of a block and over blocks, and sums and maxima over a warp.
+// Over the threads of a block: maxima, also over blocks, and the first of some numbers; over a
+// warp: sums and maxima.
 #pragma once
 
 #include "tile/cuda/launch.h"
@@ -30,6 +31,23 @@ __device__ R block_max(R value, R* shared) {
   const R result = shared[0];
   __syncthreads();
   return result;
+}
+
+// The smallest j + 1 for which bad(j) is true, j = 0 .. n - 1, or `first` if that is smaller.
+template <class Bad>
+__device__ int first_of_block(Size n, int first, const Bad& bad) {
+  __shared__ int found;
+  if (threadIdx.x == 0) {
+    found = first;
+  }
+  __syncthreads();
+  for (Size j = threadIdx.x; j < n; j += kThreads) {
+    if (bad(j)) {
+      atomicMin(&found, static_cast<int>(j + 1));
+    }
+  }
+  __syncthreads();
+  return found;
 }
 
 // The largest number of a warp, in all of its lanes.

@@ -71,6 +71,11 @@ __device__ D element(R re) {
   }
 }
 
+template <class D>
+__device__ bool is_zero(D x) {
+  return real_part(x) == 0 && imaginary_part(x) == 0;
+}
+
 template <class R>
 __device__ R conjugate(R x) {
   return x;
@@ -91,6 +96,27 @@ __device__ DeviceComplex<R> operator-(DeviceComplex<R> a, DeviceComplex<R> b) {
 template <class R>
 __device__ DeviceComplex<R> operator*(DeviceComplex<R> a, DeviceComplex<R> b) {
   return {a.re * b.re - a.im * b.im, a.re * b.im + a.im * b.re};
+}
+
+// x times a real number.
+template <class R>
+__device__ R times(R x, R scale) {
+  return x * scale;
+}
+template <class R>
+__device__ DeviceComplex<R> times(DeviceComplex<R> x, R scale) {
+  return {x.re * scale, x.im * scale};
+}
+
+// x - a b
+template <class R>
+__device__ R minus_product(R x, R a, R b) {
+  return fma(-a, b, x);
+}
+template <class R>
+__device__ DeviceComplex<R> minus_product(DeviceComplex<R> x, DeviceComplex<R> a,
+                                          DeviceComplex<R> b) {
+  return {fma(a.im, b.im, fma(-a.re, b.re, x.re)), fma(-a.im, b.re, fma(-a.re, b.im, x.im))};
 }
 
 template <class R>
