@@ -75,44 +75,48 @@ TEST(DeferredQrTest, ManyRightHandSides) {
   }
 }
 
+template <class T>
+void expect_triangles_ordered(const TriangularForm& form, Size n, Size nrhs, int ranks, Size tile,
+                              Order order, int seeds) {
+  auto [given, meant] = triangular_system<T>(n, form);
+  if (order == Order::relabelled) {
+    const Distribution dist(n, ranks, tile);
+    given = relabelled(given, dist);
+    meant = relabelled(meant, dist);
+  }
+  const auto b = random_matrix<T>(n, nrhs, 5);
+  expect_same_with_every_schedule(ranks, seeds, [&, &a = given, &system = meant](bool judge) {
+    Bytes bytes;
+    for (const bool replicated : {true, false}) {
+      const auto x = solve_triangular<T, Deferred>(a, b, form, ranks, tile, replicated, order);
+      append(bytes, x.data);
+      if (judge) {
+        EXPECT_LE(solve_residual(system, b, x), 25);
+      }
+    }
+    return bytes;
+  });
+}
+
 TEST(DeferredTriangularTest, EveryForm) {
-  using T = std::complex<double>;
   for (const Uplo uplo : {Uplo::lower, Uplo::upper}) {
     for (const Op op : {Op::none, Op::transpose, Op::conj_transpose}) {
-      const TriangularForm form{uplo, op, Diag::non_unit};
-      const auto [given, meant] = triangular_system<T>(21, form);
-      const auto b = random_matrix<T>(21, 3, 5);
       for (const int ranks : {1, 2, 3, 4}) {
-        expect_same_with_every_schedule(ranks, 4, [&, &a = given, &system = meant](bool judge) {
-          Bytes bytes;
-          for (const bool replicated : {true, false}) {
-            const auto x = solve_triangular<T, Deferred>(a, b, form, ranks, 2, replicated);
-            append(bytes, x.data);
-            if (judge) {
-              EXPECT_LE(solve_residual(system, b, x), 25);
-            }
-          }
-          return bytes;
-        });
+        for (const Order order : {Order::natural, Order::relabelled}) {
+          expect_triangles_ordered<std::complex<double>>({uplo, op, Diag::non_unit}, 21, 3, ranks,
+                                                         2, order, 3);
+        }
       }
     }
   }
 }
 
-// Right-hand sides in more than one block.
+// In more than one block.
 TEST(DeferredTriangularTest, ManyRightHandSides) {
-  const TriangularForm form{Uplo::lower, Op::none, Diag::unit};
-  const auto [given, meant] = triangular_system<float>(9, form);
-  const auto b = random_matrix<float>(9, kManyRightHandSides, 5);
-  expect_same_with_every_schedule(3, 1, [&, &a = given, &system = meant](bool judge) {
-    const auto x = solve_triangular<float, Deferred>(a, b, form, 3, 2, false);
-    if (judge) {
-      EXPECT_LE(solve_residual(system, b, x), 25);
-    }
-    Bytes bytes;
-    append(bytes, x.data);
-    return bytes;
-  });
+  for (const Op op : {Op::none, Op::transpose}) {
+    expect_triangles_ordered<float>({Uplo::lower, op, Diag::unit}, 9, kManyRightHandSides, 3, 2,
+                                    Order::natural, 2);
+  }
 }
 
 }  // namespace

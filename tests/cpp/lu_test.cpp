@@ -18,7 +18,6 @@ using Types = testing::Types<float, double, std::complex<float>, std::complex<do
 TYPED_TEST_SUITE(LuTest, Types);
 
 template <class T>
-template <class T>
 void expect_solves(const Matrix<T>& a, int ranks, Size tile, bool natural = false) {
   SCOPED_TRACE("n " + std::to_string(a.rows) + " ranks " + std::to_string(ranks) + " tile " +
                std::to_string(tile));

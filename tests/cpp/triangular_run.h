@@ -68,4 +68,23 @@ std::pair<Matrix<T>, Matrix<T>> triangular_system(Size n, const TriangularForm& 
   return {given, meant};
 }
 
+// Rows and columns of a in the places that an order of elimination gives them.
+template <class T>
+Matrix<T> relabelled(const Matrix<T>& a, const Distribution& dist) {
+  std::vector<Size> row(static_cast<std::size_t>(a.rows));  // by position in the order
+  for (Step k(0); *k < dist.steps(); ++k) {
+    const Tile tile = dist.tile(k);
+    for (Size i = 0; i < dist.rows(tile); ++i) {
+      row[static_cast<std::size_t>(dist.eliminated(k) + i)] = *dist.global_begin(tile) + i;
+    }
+  }
+  Matrix<T> moved(a.rows, a.cols);
+  for (Size i = 0; i < a.rows; ++i) {
+    for (Size j = 0; j < a.cols; ++j) {
+      moved(row[static_cast<std::size_t>(i)], row[static_cast<std::size_t>(j)]) = a(i, j);
+    }
+  }
+  return moved;
+}
+
 }  // namespace jaxmg::test
