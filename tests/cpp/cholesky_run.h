@@ -162,6 +162,9 @@ struct Run {
     each_rank(plan, [&](Rank<Device>& rank, std::size_t r) {
       cholesky_logdet<Device, T>(rank, shard[r].data(), &info[r], &result[r]);
     });
+    for (const Real<T> other : result) {
+      EXPECT_TRUE(other == result[0] || (std::isnan(other) && std::isnan(result[0])));
+    }
     return result[0];
   }
 

@@ -132,5 +132,23 @@ TEST(DeferredLuTest, SingularMatricesAreTold) {
   });
 }
 
+TEST(DeferredLuTest, NothingComesOfASingularFactor) {
+  const auto a = random_matrix<double>(12, 12, 7);
+  expect_same_with_every_schedule(3, 4, [&](bool) {
+    LuRun<double, Deferred> run(a, 3, 2);
+    for (Info& info : run.info) {
+      info.kind = static_cast<int>(Kind::singular);
+    }
+    EXPECT_EQ(run.determinant(), std::pair(0.0, -std::numeric_limits<double>::infinity()));
+    for (const double x : run.solve(random_matrix<double>(12, 2, 5), false).data) {
+      EXPECT_TRUE(std::isnan(x));
+    }
+    for (const double x : run.inverted().data) {
+      EXPECT_TRUE(std::isnan(x));
+    }
+    return Bytes();
+  });
+}
+
 }  // namespace
 }  // namespace jaxmg::test

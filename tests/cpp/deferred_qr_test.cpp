@@ -75,57 +75,48 @@ TEST(DeferredQrTest, ManyRightHandSides) {
   }
 }
 
-void expect_ordered_triangles(Order order) {
-  using T = std::complex<double>;
-  const Size n = 21, tile = 2;
+template <class T>
+void expect_triangles_ordered(const TriangularForm& form, Size n, Size nrhs, int ranks, Size tile,
+                              Order order, int seeds) {
+  auto [given, meant] = triangular_system<T>(n, form);
+  if (order == Order::relabelled) {
+    const Distribution dist(n, ranks, tile);
+    given = relabelled(given, dist);
+    meant = relabelled(meant, dist);
+  }
+  const auto b = random_matrix<T>(n, nrhs, 5);
+  expect_same_with_every_schedule(ranks, seeds, [&, &a = given, &system = meant](bool judge) {
+    Bytes bytes;
+    for (const bool replicated : {true, false}) {
+      const auto x = solve_triangular<T, Deferred>(a, b, form, ranks, tile, replicated, order);
+      append(bytes, x.data);
+      if (judge) {
+        EXPECT_LE(solve_residual(system, b, x), 25);
+      }
+    }
+    return bytes;
+  });
+}
+
+TEST(DeferredTriangularTest, EveryForm) {
   for (const Uplo uplo : {Uplo::lower, Uplo::upper}) {
     for (const Op op : {Op::none, Op::transpose, Op::conj_transpose}) {
-      const TriangularForm form{uplo, op, Diag::non_unit};
-      const auto [given, meant] = triangular_system<T>(n, form);
-      const auto b = random_matrix<T>(n, 3, 5);
       for (const int ranks : {1, 2, 3, 4}) {
-        const Distribution dist(n, ranks, tile, Storage::contiguous, order);
-        const auto a = relabelled(given, dist), system = relabelled(meant, dist);
-        expect_same_with_every_schedule(ranks, 4, [&](bool judge) {
-          Bytes bytes;
-          for (const bool replicated : {true, false}) {
-            const auto x =
-                solve_triangular<T, Deferred>(a, b, form, ranks, tile, replicated, order);
-            append(bytes, x.data);
-            if (judge) {
-              EXPECT_LE(solve_residual(system, b, x), 25);
-            }
-          }
-          return bytes;
-        });
+        for (const Order order : {Order::natural, Order::relabelled}) {
+          expect_triangles_ordered<std::complex<double>>({uplo, op, Diag::non_unit}, 21, 3, ranks,
+                                                         2, order, 3);
+        }
       }
     }
   }
 }
 
-TEST(DeferredTriangularTest, EveryForm) {
-  expect_ordered_triangles(Order::natural);
-}
-
-// Where neighbouring steps belong to different ranks.
-TEST(DeferredTriangularTest, EveryFormInTheOrderOfElimination) {
-  expect_ordered_triangles(Order::relabelled);
-}
-
-// Right-hand sides in more than one block.
+// In more than one block.
 TEST(DeferredTriangularTest, ManyRightHandSides) {
-  const TriangularForm form{Uplo::lower, Op::none, Diag::unit};
-  const auto [given, meant] = triangular_system<float>(9, form);
-  const auto b = random_matrix<float>(9, kManyRightHandSides, 5);
-  expect_same_with_every_schedule(3, 1, [&, &a = given, &system = meant](bool judge) {
-    const auto x = solve_triangular<float, Deferred>(a, b, form, 3, 2, false);
-    if (judge) {
-      EXPECT_LE(solve_residual(system, b, x), 25);
-    }
-    Bytes bytes;
-    append(bytes, x.data);
-    return bytes;
-  });
+  for (const Op op : {Op::none, Op::transpose}) {
+    expect_triangles_ordered<float>({Uplo::lower, op, Diag::unit}, 9, kManyRightHandSides, 3, 2,
+                                    Order::natural, 2);
+  }
 }
 
 }  // namespace
