@@ -92,6 +92,7 @@ class DeferredQueue {
 class Scheduler {
  public:
   Scheduler(int ranks, const Schedule& schedule);
+  ~Scheduler();
   Scheduler(const Scheduler&) = delete;
   Scheduler& operator=(const Scheduler&) = delete;
 
