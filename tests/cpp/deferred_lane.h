@@ -176,6 +176,7 @@ class DeferredTicket {
 class DeferredLane {
  public:
   DeferredLane(Scheduler& scheduler, int rank, LaneKind kind);
+  ~DeferredLane() = default;
   DeferredLane(const DeferredLane&) = delete;
   DeferredLane& operator=(const DeferredLane&) = delete;
 
