@@ -148,7 +148,7 @@ class Cholesky {
         rank_.lanes.update.wait(lane.record());
       }
       for_blocks(k, next, next + 1, k + 1, Step(dist_.steps()), [&](const UpdateBlock& block) {
-        panel.update_by(part, lane, block.row, block.m, block.col, block.n, a_ + block.offset, n_);
+        panel.update_by(lane, part, block.row, block.m, block.col, block.n, a_ + block.offset, n_);
       });
     }
     panels_.looked(k);

@@ -95,7 +95,7 @@ class Panel {
                              ld(), view() + col, ld(), T(1), c, ldc);
   }
   // What one part contributes to that.
-  void update_by(Size part, Lane& lane, Size row, Size m, Size col, Size n, T* c, Size ldc) const {
+  void update_by(Lane& lane, Size part, Size row, Size m, Size col, Size n, T* c, Size ldc) const {
     const T* const columns = view() + part_begin(part) * ld();
     Device::template gemm<T>(lane, Op::none, Op::conj_transpose, m, n,
                              part_begin(part + 1) - part_begin(part), T(-1), columns + row, ld(),

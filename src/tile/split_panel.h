@@ -30,7 +30,7 @@ class SplitPanel : public Panel<Device, T> {
   }
 
   // The parts of numbers are kept together for all columns: such a panel is made and sent in one.
-  void update_by(Size, Lane& lane, Size row, Size m, Size col, Size n, T* c, Size ldc) const {
+  void update_by(Lane& lane, Size, Size row, Size m, Size col, Size n, T* c, Size ldc) const {
     update(lane, row, m, col, n, c, ldc);
   }
 

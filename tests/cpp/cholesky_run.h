@@ -49,12 +49,8 @@ struct Run {
     const Size aux = aux_count(n, ranks, tile) / 2;
     info.resize(static_cast<std::size_t>(ranks));
     for (int r = 0; r < ranks; ++r) {
-      std::vector<T> mine(static_cast<std::size_t>(plan.matrix_rows() * n));
-      for (Size i = 0; i < dist.local_size(r); ++i) {
-        const Size row = *dist.global(r, LocalIndex(i));
-        std::copy_n(a.data.begin() + row * n, n, mine.begin() + i * n);
-      }
-      shard.push_back(mine);
+      shard.push_back(rows_of_rank(a, dist, r, false).data);
+      shard.back().resize(static_cast<std::size_t>(plan.matrix_rows() * n));
       saved.emplace_back(static_cast<std::size_t>(aux));
       inverse.emplace_back(static_cast<std::size_t>(aux));
     }

@@ -40,12 +40,7 @@ struct LuRun {
     const Distribution dist = plan.distribution();
     info.resize(static_cast<std::size_t>(ranks));
     for (int r = 0; r < ranks; ++r) {
-      std::vector<T> mine(static_cast<std::size_t>(dist.capacity() * n));
-      for (Size i = 0; i < dist.local_size(r); ++i) {
-        const Size row = *dist.global(r, LocalIndex(i));
-        std::copy_n(a.data.begin() + row * n, n, mine.begin() + i * n);
-      }
-      shard.push_back(mine);
+      shard.push_back(rows_of_rank(a, dist, r, false).data);
       pivots.emplace_back(static_cast<std::size_t>(2 * n), -1);
       inverse.emplace_back();
       if (lu_inverts(plan.request())) {

@@ -53,6 +53,40 @@ PlanRequest request(Routine routine, const Shape& shape) {
   return q;
 }
 
+// One rank: it factors at once, and solves at the pace given.
+class PacedRank {
+ public:
+  PacedRank(Communicator<Cpu>& comm, tile::CpuLanes& lanes, Pace& pace)
+      : comm_(comm), lanes_(lanes), observer_(pace), paced_(comm) {}
+
+  int index() const { return comm_.rank(); }
+  void factor(const Plan& plan, const std::function<void(Rank<Cpu>&)>& program) {
+    Observer nobody;
+    with_scratch<Cpu>(comm_, lanes_, plan, nobody, program);
+  }
+  void solve(const Plan& plan, const std::function<void(Rank<Paced>&)>& program) {
+    with_scratch<Paced>(paced_, lanes_, plan, observer_, program);
+  }
+
+ private:
+  Communicator<Cpu>& comm_;
+  tile::CpuLanes& lanes_;
+  PacedObserver observer_;
+  PacedCommunicator paced_;
+};
+
+// What program(rank) returns on each rank.
+template <class T, class Program>
+std::vector<Matrix<T>> on_each_rank(const Shape& shape, Pace& pace, const Program& program) {
+  std::vector<Matrix<T>> x(static_cast<std::size_t>(shape.ranks));
+  run_ranks(shape.ranks, [&](Communicator<Cpu>& comm, tile::CpuLanes& lanes) {
+    PacedRank rank(comm, lanes, pace);
+    x[static_cast<std::size_t>(comm.rank())] = program(rank);
+    comm.barrier();
+  });
+  return x;
+}
+
 // Solutions of a system, rank by rank, at the pace given.
 template <class T>
 using Solve = std::vector<Matrix<T>> (*)(const Shape&, bool form, bool replicated, Pace&);
@@ -66,28 +100,22 @@ std::vector<Matrix<T>> by_cholesky(const Shape& shape, bool, bool replicated, Pa
   const Distribution dist = solving.distribution();
   const auto a = random_hpd<T>(shape.n(), 2);
   const auto b = random_matrix<T>(shape.n(), shape.nrhs, 3);
-  std::vector<Matrix<T>> x(static_cast<std::size_t>(shape.ranks));
-  run_ranks(shape.ranks, [&](Communicator<Cpu>& comm, tile::CpuLanes& lanes) {
-    PacedObserver observer(pace);
-    PacedCommunicator paced(comm);
-    Observer nobody;
+  return on_each_rank<T>(shape, pace, [&](PacedRank& ranked) {
     Info info;
-    Matrix<T> shard = rows_of_rank(a, dist, comm.rank(), false);
+    Matrix<T> shard = rows_of_rank(a, dist, ranked.index(), false);
     std::vector<T> saved(static_cast<std::size_t>(factoring.aux_count() / 2));
     std::vector<T> inverse(saved.size());
-    with_scratch<Cpu>(comm, lanes, factoring, nobody, [&](Rank<Cpu>& rank) {
+    ranked.factor(factoring, [&](Rank<Cpu>& rank) {
       cholesky_factor<Cpu, T>(rank, Triangle::whole, shard.data.data(), saved.data(),
                               inverse.data(), &info);
     });
-    Matrix<T> mine = rows_of_rank(b, dist, comm.rank(), replicated);
-    with_scratch<Paced>(paced, lanes, solving, observer, [&](Rank<Paced>& rank) {
+    Matrix<T> mine = rows_of_rank(b, dist, ranked.index(), replicated);
+    ranked.solve(solving, [&](Rank<Paced>& rank) {
       cholesky_solve<Paced, T>(rank, shard.data.data(), inverse.data(), &info, mine.data.data(),
                                mine.data.data());
     });
-    x[static_cast<std::size_t>(comm.rank())] = mine;
-    comm.barrier();
+    return mine;
   });
-  return x;
 }
 
 // form: A^T x = b
@@ -102,25 +130,19 @@ std::vector<Matrix<T>> by_lu(const Shape& shape, bool transpose, bool replicated
   const Distribution dist = solving.distribution();
   const auto a = random_matrix<T>(shape.n(), shape.n(), 2);
   const auto b = random_matrix<T>(shape.n(), shape.nrhs, 3);
-  std::vector<Matrix<T>> x(static_cast<std::size_t>(shape.ranks));
-  run_ranks(shape.ranks, [&](Communicator<Cpu>& comm, tile::CpuLanes& lanes) {
-    PacedObserver observer(pace);
-    PacedCommunicator paced(comm);
-    Observer nobody;
+  return on_each_rank<T>(shape, pace, [&](PacedRank& ranked) {
     Info info;
-    Matrix<T> shard = rows_of_rank(a, dist, comm.rank(), false);
+    Matrix<T> shard = rows_of_rank(a, dist, ranked.index(), false);
     Pivots pivots(static_cast<std::size_t>(2 * shape.n()));
-    with_scratch<Cpu>(comm, lanes, factoring, nobody, [&](Rank<Cpu>& rank) {
+    ranked.factor(factoring, [&](Rank<Cpu>& rank) {
       lu_factor<Cpu, T>(rank, shard.data.data(), nullptr, pivots.data(), &info);
     });
-    Matrix<T> mine = rows_of_rank(b, dist, comm.rank(), replicated);
-    with_scratch<Paced>(paced, lanes, solving, observer, [&](Rank<Paced>& rank) {
+    Matrix<T> mine = rows_of_rank(b, dist, ranked.index(), replicated);
+    ranked.solve(solving, [&](Rank<Paced>& rank) {
       lu_solve<Paced, T>(rank, shard.data.data(), nullptr, pivots.data(), &info, mine.data.data());
     });
-    x[static_cast<std::size_t>(comm.rank())] = mine;
-    comm.barrier();
+    return mine;
   });
-  return x;
 }
 
 // form: minimum norm, of the adjoint system
@@ -131,27 +153,21 @@ std::vector<Matrix<T>> by_qr(const Shape& shape, bool adjoint, bool, Pace& pace)
   const Distribution dist = solving.distribution();
   const auto a = random_matrix<T>(shape.n(), shape.n(), 2);
   const auto b = random_matrix<T>(shape.n(), shape.nrhs, 3);
-  std::vector<Matrix<T>> x(static_cast<std::size_t>(shape.ranks));
-  run_ranks(shape.ranks, [&](Communicator<Cpu>& comm, tile::CpuLanes& lanes) {
-    PacedObserver observer(pace);
-    PacedCommunicator paced(comm);
-    Observer nobody;
+  return on_each_rank<T>(shape, pace, [&](PacedRank& ranked) {
     Info info, report;
-    Matrix<T> shard = rows_of_rank(a, dist, comm.rank(), false);
+    Matrix<T> shard = rows_of_rank(a, dist, ranked.index(), false);
     std::vector<T> aux(static_cast<std::size_t>(factoring.aux_count()));
-    with_scratch<Cpu>(comm, lanes, factoring, nobody, [&](Rank<Cpu>& rank) {
+    ranked.factor(factoring, [&](Rank<Cpu>& rank) {
       qr_factor<Cpu, T>(rank, shard.data.data(), aux.data(), &info);
     });
-    const Matrix<T> given = rows_of_rank(b, dist, comm.rank(), adjoint);
+    const Matrix<T> given = rows_of_rank(b, dist, ranked.index(), adjoint);
     Matrix<T> mine(adjoint ? dist.capacity() : shape.n(), shape.nrhs);
-    with_scratch<Paced>(paced, lanes, solving, observer, [&](Rank<Paced>& rank) {
+    ranked.solve(solving, [&](Rank<Paced>& rank) {
       qr_solve<Paced, T>(rank, adjoint, shard.data.data(), aux.data(), &info, given.data.data(),
                          mine.data.data(), &report);
     });
-    x[static_cast<std::size_t>(comm.rank())] = mine;
-    comm.barrier();
+    return mine;
   });
-  return x;
 }
 
 // A matrix whose rows and columns, in the order of elimination, make a lower triangle.
@@ -186,19 +202,14 @@ std::vector<Matrix<T>> by_triangle(const Shape& shape, bool adjoint, bool replic
   const Matrix<T> a = lower_when_eliminated<T>(dist);
   const auto b = random_matrix<T>(shape.n(), shape.nrhs, 3);
   const TriangularForm form{Uplo::lower, adjoint ? Op::conj_transpose : Op::none, Diag::non_unit};
-  std::vector<Matrix<T>> x(static_cast<std::size_t>(shape.ranks));
-  run_ranks(shape.ranks, [&](Communicator<Cpu>& comm, tile::CpuLanes& lanes) {
-    PacedObserver observer(pace);
-    PacedCommunicator paced(comm);
-    const Matrix<T> shard = rows_of_rank(a, dist, comm.rank(), false);
-    Matrix<T> mine = rows_of_rank(b, dist, comm.rank(), replicated);
-    with_scratch<Paced>(paced, lanes, plan, observer, [&](Rank<Paced>& rank) {
+  return on_each_rank<T>(shape, pace, [&](PacedRank& ranked) {
+    const Matrix<T> shard = rows_of_rank(a, dist, ranked.index(), false);
+    Matrix<T> mine = rows_of_rank(b, dist, ranked.index(), replicated);
+    ranked.solve(plan, [&](Rank<Paced>& rank) {
       triangular_solve<Paced, T>(rank, form, shard.data.data(), mine.data.data());
     });
-    x[static_cast<std::size_t>(comm.rank())] = mine;
-    comm.barrier();
+    return mine;
   });
-  return x;
 }
 
 template <class T>
