@@ -31,6 +31,7 @@ enum jaxmg_routine : std::int32_t {
   JAXMG_TRSM,
   JAXMG_CHOLUPDATE,
   JAXMG_GETRI,
+  JAXMG_POSV,
 };
 enum jaxmg_dtype : std::int32_t {
   JAXMG_F32 = 0,

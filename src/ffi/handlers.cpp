@@ -128,6 +128,8 @@ const char* name_of(jaxmg_routine routine) {
       return "jaxmg_cholupdate";
     case JAXMG_GETRI:
       return "jaxmg_getri";
+    case JAXMG_POSV:
+      return "jaxmg_posv";
   }
   return "jaxmg";
 }
@@ -181,6 +183,11 @@ class Decoder {
         get(given, "precision", call_.precision);
         get(given, "triangle", call_.triangle);
         return get(given, "backend", call_.backend);
+      case JAXMG_POSV:
+        get(given, "natural", call_.natural);
+        get(given, "precision", call_.precision);
+        get(given, "triangle", call_.triangle);
+        return get(given, "replicated", call_.replicated);
       case JAXMG_POTRS:
         get(given, "natural", call_.natural);
         get(given, "replicated", call_.replicated);
@@ -366,6 +373,7 @@ ffi::Future execute(ffi::RunId run, std::int32_t ordinal, Site* site, ffi::Remai
 XLA_FFI_DEFINE_HANDLER_SYMBOL(jaxmg_instantiate, instantiate, ffi::Ffi::BindInstantiate().Attrs());
 XLA_FFI_DEFINE_HANDLER_SYMBOL(jaxmg_potrf, execute<JAXMG_POTRF>, JAXMG_BINDING);
 XLA_FFI_DEFINE_HANDLER_SYMBOL(jaxmg_potrs, execute<JAXMG_POTRS>, JAXMG_BINDING);
+XLA_FFI_DEFINE_HANDLER_SYMBOL(jaxmg_posv, execute<JAXMG_POSV>, JAXMG_BINDING);
 XLA_FFI_DEFINE_HANDLER_SYMBOL(jaxmg_logdet, execute<JAXMG_LOGDET>, JAXMG_BINDING);
 XLA_FFI_DEFINE_HANDLER_SYMBOL(jaxmg_locate, execute<JAXMG_LOCATE>, JAXMG_BINDING);
 XLA_FFI_DEFINE_HANDLER_SYMBOL(jaxmg_potri, execute<JAXMG_POTRI>, JAXMG_BINDING);

@@ -75,6 +75,7 @@ CallKind call_kind(const jaxmg_call& call, const Context& context, Platform plat
     case Routine::logdet:
     case Routine::locate:
     case Routine::potri:
+    case Routine::posv:
       read_cholesky_kind(call, kind);
       break;
     case Routine::cyclic:
@@ -117,6 +118,7 @@ Operands sort_operands(const jaxmg_call& call, const Plan& plan) {
     case Routine::logdet:
     case Routine::locate:
     case Routine::potri:
+    case Routine::posv:
       sort_cholesky_operands(call, plan, o);
       break;
     case Routine::cyclic: {

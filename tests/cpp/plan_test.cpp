@@ -17,7 +17,7 @@ namespace {
 
 constexpr Routine kRoutines[] = {Routine::potrf,  Routine::potrs,  Routine::logdet, Routine::locate,
                                  Routine::mirror, Routine::cyclic, Routine::getrf,  Routine::getrs,
-                                 Routine::getdet, Routine::getri};
+                                 Routine::getdet, Routine::getri,  Routine::posv};
 constexpr DType kTypes[] = {DType::f32, DType::f64, DType::c64, DType::c128};
 
 // Plans of every routine and type, for sizes on both sides of where 32 bits end, and small ones.

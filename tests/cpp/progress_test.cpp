@@ -33,7 +33,7 @@ std::vector<jaxmg_call_progress> listed(ProgressBoard& board) {
 
 TEST(WorkDone, GrowsFromNothingToAll) {
   for (const Routine routine : {Routine::potrf, Routine::potrs, Routine::potri, Routine::cyclic,
-                                Routine::getrf, Routine::geqrf, Routine::orgqr}) {
+                                Routine::getrf, Routine::geqrf, Routine::orgqr, Routine::posv}) {
     constexpr Size steps = 12;
     EXPECT_EQ(work_done(routine, 0, steps), 0);
     EXPECT_EQ(work_done(routine, steps, steps), 1);
