@@ -16,6 +16,7 @@ from .errors import InsufficientMemoryError, JaxMgWarning
 # The calls of the engine that a routine makes, in order.
 STAGES = {
     "potrs": ("potrf", "potrs"),
+    "posv": ("posv",),
     "potrf": ("potrf",),
     "potri": ("potrf", "potri"),
     "logdet": ("potrf", "logdet"),
@@ -217,8 +218,10 @@ def _needed(stages: str, r: Resolved, nrhs: int, in_place: bool) -> int:
     return total(parts) + (parts[0]["matrix"] // r.layout.ranks if r.gathered else 0)
 
 
-def check_memory(routine: str, r: Resolved, nrhs: int, *, in_place: bool) -> bool:
+def check_memory(routine: str, r: Resolved, nrhs: int, *, in_place: bool, stages: str = "") -> bool:
     """Refuses what cannot fit and warns of what hardly does.
+
+    `stages`: a key of STAGES, if it is not told by the routine.
 
     Returns:
         Whether so little is needed that equal calls need no check.
@@ -226,7 +229,7 @@ def check_memory(routine: str, r: Resolved, nrhs: int, *, in_place: bool) -> boo
     Raises:
         InsufficientMemoryError: with the bytes needed and present, and the largest n that fits.
     """
-    stages = _stages_of(routine, r)
+    stages = stages or _stages_of(routine, r)
     needed = _needed(stages, r, nrhs, in_place)
     if needed < NEGLIGIBLE:
         return True

@@ -23,6 +23,7 @@ from .errors import BackendUnavailableError
 TARGETS = (
     "jaxmg_potrf",
     "jaxmg_potrs",
+    "jaxmg_posv",
     "jaxmg_logdet",
     "jaxmg_locate",
     "jaxmg_cyclic",
