@@ -14,13 +14,15 @@ from collections.abc import Sequence
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 from jax import Array, lax
 from jax.custom_derivatives import SymbolicZero
+from jax.interpreters import ad
 
 from . import _cholesky
 from ._cholesky import Factor
 from ._layout import RELABELLED, Resolved, entries
-from ._operands import on_all_devices, reshard, type_spec
+from ._operands import on_all_devices, pad_rows, reshard, type_spec
 from ._primitives import posv_p
 
 VARIABLE = "JAXMG_ELIMINATE_RHS"
@@ -99,3 +101,17 @@ def _together_jvp(
 
 
 _together.defjvp(_together_jvp, symbolic_zeros=True)
+
+
+def _transpose(
+    cotangents: Sequence[Any], a: Array, b: Any, *, r: Resolved, replicated: bool
+) -> tuple[None, Any]:
+    """Of x as a linear map of b: (A^-1)^T = conj(A^-1)."""
+    ct = cotangents[0]
+    if type(ct) is ad.Zero:
+        return None, ad.Zero(b.aval)
+    x = _cholesky.solve(r, a, _cholesky.factor(r, a), jnp.conj(ct)[: r.n], split=not replicated)
+    return None, pad_rows(jnp.conj(x), ct.shape[0])
+
+
+ad.primitive_transposes[posv_p] = _transpose
