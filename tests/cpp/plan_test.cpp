@@ -154,6 +154,35 @@ TEST(Plan, TilesSuitTheShard) {
   EXPECT_EQ(plan_of(Routine::potrf, DType::f64, 100, 4, 70).tile(), 25);
 }
 
+TEST(Plan, RightHandSidesThatAreEliminatedWithTheMatrix) {
+  for (const int ranks : {1, 2, 8}) {
+    PlanRequest q{.routine = Routine::posv, .type = DType::f64, .n = 1000, .ranks = ranks};
+    q.tile = 64;
+    for (const Size nrhs : {0, 1, 16, 17, 64, 65, 1000}) {
+      q.nrhs = nrhs;
+      q.order = Order::relabelled;
+      const Plan plan(q);
+      EXPECT_EQ(plan.eliminated_rhs(), nrhs <= 64 ? nrhs : 0);
+      const Size rows = 1000 + (nrhs <= 64 ? (nrhs + 15) / 16 * 16 : 0);
+      EXPECT_EQ(plan.entry(Buffer::panel_even).count, rows * 64);
+      EXPECT_EQ(plan.entry(Buffer::panel_odd).count, rows * 64);
+      q.order = Order::natural;
+      EXPECT_EQ(Plan(q).eliminated_rhs(), ranks == 1 && nrhs <= 64 ? nrhs : 0);
+    }
+    // All else as in the calls that it stands for.
+    q.order = Order::relabelled;
+    q.tile = 0;
+    q.nrhs = 3;
+    const Plan both(q);
+    EXPECT_EQ(both.tile(), plan_of(Routine::potrf, DType::f64, 1000, ranks, 0).tile());
+    EXPECT_DOUBLE_EQ(both.flops(), 1e9 / 3 + 2e6 * 3);
+    q.routine = Routine::potrs;
+    EXPECT_EQ(both.entry(Buffer::partial_sums).count, Plan(q).entry(Buffer::partial_sums).count);
+    EXPECT_EQ(both.entry(Buffer::right_hand_side).count, 3000);
+    EXPECT_EQ(Plan(q).eliminated_rhs(), 0);
+  }
+}
+
 TEST(Plan, FactorAndSolveAgreeOnTheAuxOperand) {
   for (const Size n : {0, 1, 9, 100, 46341}) {
     for (const int ranks : {1, 3, 8}) {
