@@ -17,6 +17,7 @@ from .errors import InsufficientMemoryError, JaxMgWarning
 STAGES = {
     "potrs": ("potrf", "potrs"),
     "posv": ("posv",),
+    "gesv": ("gesv",),
     "potrf": ("potrf",),
     "potri": ("potrf", "potri"),
     "logdet": ("potrf", "logdet"),

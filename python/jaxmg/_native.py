@@ -30,6 +30,7 @@ TARGETS = (
     "jaxmg_potri",
     "jaxmg_getrf",
     "jaxmg_getrs",
+    "jaxmg_gesv",
     "jaxmg_getri",
     "jaxmg_getdet",
     "jaxmg_geqrf",

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from . import _cholesky, _manual, _mixed, _posv, errors
+from . import _cholesky, _manual, _mixed, _one_call, _posv, errors
 from ._arguments import check_backend, check_tile, precision_of, release
 from ._context import calling_on
 from ._layout import AnyMesh
@@ -208,7 +208,7 @@ def potrs(
     """
     given = a
     options = (T_A, mesh, in_specs, matrix_specs, pad, lower, n, precision, backend, donate)
-    together = _posv.setting()
+    together = _one_call.setting()
     want_status = return_status or check or return_info
     key = signature(a, b, (*options, want_status, check, return_logdet, together))
     call = _prepared.get(key)
@@ -234,7 +234,7 @@ def potrs(
             # There is nothing to refine, or the factor is needed in full precision anyway.
             call = dataclasses.replace(call, r=dataclasses.replace(call.r, mixed=False))
         nrhs = int(np.prod(b.shape[1:]))
-        call = dataclasses.replace(call, together=_posv.pays(call.r, nrhs))
+        call = dataclasses.replace(call, together=_one_call.pays(call.r, nrhs))
         traced = not (is_concrete(a) and is_concrete(b))
         in_place = donate or (traced and not call.r.mixed)
         stages = "posv" if call.together else ""

@@ -41,6 +41,7 @@ _NAMES = {
     "potrs": "solution",
     "potri": "inverse",
     "posv": "Cholesky factorisation and solution",
+    "gesv": "LU factorisation and solution",
     "logdet": "log-determinant",
     "locate": "search for the failing minor",
     "cyclic": "redistribution",

@@ -93,10 +93,16 @@ Size choose_panel_parts(const PlanRequest& q, Precision precision) {
   return q.platform == Platform::cuda && q.ranks > 1 && q.n >= 4096 && q.n < 49152 ? 4 : 1;
 }
 
-// Not where tiles are dealt out: right-hand sides stay where they are.
-Size choose_eliminated_rhs(const PlanRequest& q) {
-  const bool in_place = q.order == Order::relabelled || q.ranks == 1;
-  return q.routine == Routine::posv && in_place && q.nrhs <= kMostEliminatedRhs ? q.nrhs : 0;
+// Not where tiles are dealt out, since right-hand sides stay where they are, and not where the
+// factors are scaled afterwards.
+Size choose_eliminated_rhs(const PlanRequest& q, Precision precision) {
+  if (q.nrhs > kMostEliminatedRhs) {
+    return 0;
+  }
+  const bool cholesky =
+      q.routine == Routine::posv && (q.order == Order::relabelled || q.ranks == 1);
+  const bool lu = q.routine == Routine::gesv && precision == Precision::native;
+  return cholesky || lu ? q.nrhs : 0;
 }
 
 }  // namespace
@@ -152,7 +158,7 @@ void Plan::decide() {
   }
   group_ = choose_group(q, tile_);
   if (q.platform == Platform::cuda && q.type == DType::f32 &&
-      (factors_by_cholesky(q.routine) || q.routine == Routine::getrf)) {
+      (factors_by_cholesky(q.routine) || factors_by_lu(q.routine))) {
     precision_ = q.precision;
   }
   if (q.routine == Routine::syevd && q.backend == Backend::native) {
@@ -173,7 +179,7 @@ void Plan::decide() {
     rhs_block_ = vendor_rhs_block(q);
   }
   panel_parts_ = choose_panel_parts(q, precision_);
-  eliminated_rhs_ = choose_eliminated_rhs(q);
+  eliminated_rhs_ = choose_eliminated_rhs(q, precision_);
 
   matrix_rows_ = factor_rows();
   if (factors_by_cholesky(q.routine) && q.order == Order::natural) {
@@ -251,6 +257,8 @@ double Plan::flops() const {
       return unit * 2.0 * n * n * k;
     case Routine::posv:
       return unit * n * n * (n / 3.0 + 2.0 * k);
+    case Routine::gesv:
+      return unit * n * n * (n * 2.0 / 3.0 + 2.0 * k);
     case Routine::trsm:
       return unit * n * n * k;
     case Routine::cholupdate:

@@ -205,8 +205,10 @@ Size lu_aux_count(const PlanRequest& request, Size tile);
 bool factors_by_cholesky(Routine routine);
 // Rows that a panel has room for below those of the matrix, for so many right-hand sides.
 Size rhs_rows(Size eliminated_rhs);
-// getrf, getrs, getdet, getri
+// getrf, getrs, getdet, getri, gesv
 bool is_lu(Routine routine);
+// getrf, gesv
+bool factors_by_lu(Routine routine);
 // geqrf, ormqr, orgqr, qr_r, geqrs
 bool is_qr(Routine routine);
 

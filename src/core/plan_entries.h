@@ -52,7 +52,7 @@ void add_vendor_entries(const PlanRequest& request, const Decisions& decided, En
 
 // potrf, potrs, logdet, locate, potri, posv
 void add_cholesky_entries(const PlanRequest& request, const Decisions& decided, EntryList& list);
-// getrf, getrs, getdet, getri
+// getrf, getrs, getdet, getri, gesv
 void add_lu_entries(const PlanRequest& request, const Decisions& decided, EntryList& list);
 // trsm, cholupdate
 void add_triangular_entries(const PlanRequest& request, const Decisions& decided, EntryList& list);

@@ -32,6 +32,7 @@ enum jaxmg_routine : std::int32_t {
   JAXMG_CHOLUPDATE,
   JAXMG_GETRI,
   JAXMG_POSV,
+  JAXMG_GESV,
 };
 enum jaxmg_dtype : std::int32_t {
   JAXMG_F32 = 0,

@@ -57,6 +57,7 @@ void run_routine(Rank<Device>& rank, const CallKind& kind, const Operands& o) {
     case Routine::getrs:
     case Routine::getdet:
     case Routine::getri:
+    case Routine::gesv:
       return run_lu_routine<Device, T>(rank, o);
     case Routine::geqrf:
     case Routine::ormqr:

@@ -130,6 +130,8 @@ const char* name_of(jaxmg_routine routine) {
       return "jaxmg_getri";
     case JAXMG_POSV:
       return "jaxmg_posv";
+    case JAXMG_GESV:
+      return "jaxmg_gesv";
   }
   return "jaxmg";
 }
@@ -198,6 +200,10 @@ class Decoder {
         get(given, "natural", call_.natural);
         get(given, "precision", call_.precision);
         return get(given, "backend", call_.backend);
+      case JAXMG_GESV:
+        get(given, "natural", call_.natural);
+        get(given, "precision", call_.precision);
+        return get(given, "replicated", call_.replicated);
       case JAXMG_GETRS:
         get(given, "transpose", call_.transpose);
         get(given, "replicated", call_.replicated);
@@ -383,6 +389,7 @@ XLA_FFI_DEFINE_HANDLER_SYMBOL(jaxmg_cholupdate, execute<JAXMG_CHOLUPDATE>, JAXMG
 XLA_FFI_DEFINE_HANDLER_SYMBOL(jaxmg_cyclic, execute<JAXMG_CYCLIC>, JAXMG_BINDING);
 XLA_FFI_DEFINE_HANDLER_SYMBOL(jaxmg_getrf, execute<JAXMG_GETRF>, JAXMG_BINDING);
 XLA_FFI_DEFINE_HANDLER_SYMBOL(jaxmg_getrs, execute<JAXMG_GETRS>, JAXMG_BINDING);
+XLA_FFI_DEFINE_HANDLER_SYMBOL(jaxmg_gesv, execute<JAXMG_GESV>, JAXMG_BINDING);
 XLA_FFI_DEFINE_HANDLER_SYMBOL(jaxmg_getdet, execute<JAXMG_GETDET>, JAXMG_BINDING);
 XLA_FFI_DEFINE_HANDLER_SYMBOL(jaxmg_getri, execute<JAXMG_GETRI>, JAXMG_BINDING);
 XLA_FFI_DEFINE_HANDLER_SYMBOL(jaxmg_geqrf, execute<JAXMG_GEQRF>, JAXMG_BINDING);

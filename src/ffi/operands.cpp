@@ -87,6 +87,7 @@ CallKind call_kind(const jaxmg_call& call, const Context& context, Platform plat
     case Routine::getrs:
     case Routine::getdet:
     case Routine::getri:
+    case Routine::gesv:
       read_lu_kind(call, kind);
       break;
     case Routine::geqrf:
@@ -136,6 +137,7 @@ Operands sort_operands(const jaxmg_call& call, const Plan& plan) {
     case Routine::getrs:
     case Routine::getdet:
     case Routine::getri:
+    case Routine::gesv:
       sort_lu_operands(call, plan, o);
       break;
     case Routine::geqrf:

@@ -11,6 +11,7 @@
 //   jaxmg_cyclic   a (rows, columns)                         a
 //   jaxmg_getrf    a (rows, n)                               work = a, aux, pivots int32[2 n], info
 //   jaxmg_getrs    work, aux, pivots, info, b                x = b
+//   jaxmg_gesv     a (rows, n), b                            x = b, then as jaxmg_getrf
 //   jaxmg_getdet   work, pivots, info                        sign, logarithm (real)
 //   jaxmg_getri    work, pivots, info                        inverse = work
 //   jaxmg_geqrf    a (rows, columns)                         work = a, aux (count), info int32[8]

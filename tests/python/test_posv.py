@@ -12,7 +12,7 @@ from jax.sharding import PartitionSpec as P
 
 import jaxmg
 import reference
-from jaxmg import _native, _posv
+from jaxmg import _native, _one_call
 from jaxmg._layout import Layout, resolve_plan
 from matrices import DTYPES, general, hermitian, spd
 from meshes import AUTO, EXPLICIT, grid, line, put
@@ -25,7 +25,7 @@ REAL_AND_COMPLEX = pytest.mark.parametrize("dtype", ["float64", "complex128"])
 
 @pytest.fixture(autouse=True)
 def together(monkeypatch):
-    monkeypatch.setenv(_posv.VARIABLE, "1")
+    monkeypatch.setenv(_one_call.VARIABLE, "1")
 
 
 def calls(function, *arrays):
@@ -256,26 +256,26 @@ def test_checkify(mesh):
 def test_the_environment_decides_call_by_call(mesh, monkeypatch):
     a, b = put(spd(N), mesh, "x", None), general(N, 1)
     for text, expected in [("1", (1, 0, 0)), ("0", (0, 1, 1)), ("", (0, 1, 1)), ("1", (1, 0, 0))]:
-        monkeypatch.setenv(_posv.VARIABLE, text)
+        monkeypatch.setenv(_one_call.VARIABLE, text)
         assert calls(jaxmg.potrs, a, b)[1] == expected
-    monkeypatch.setenv(_posv.VARIABLE, "yes")
-    with pytest.raises(ValueError, match=_posv.VARIABLE):
+    monkeypatch.setenv(_one_call.VARIABLE, "yes")
+    with pytest.raises(ValueError, match=_one_call.VARIABLE):
         jaxmg.potrs(a, b)
 
 
 def test_where_it_pays(mesh, monkeypatch):
     """The choice that is left to the plan."""
-    monkeypatch.delenv(_posv.VARIABLE)
+    monkeypatch.delenv(_one_call.VARIABLE)
     gpus = Layout("dist", mesh, ("x",), (), "cuda")
     r = resolve_plan(gpus, 20000, "float64")
-    assert _posv.pays(r, 1)
-    assert _posv.pays(r, 64)
-    assert not _posv.pays(r, 65)
-    assert not _posv.pays(r, 0)
+    assert _one_call.pays(r, 1)
+    assert _one_call.pays(r, 64)
+    assert not _one_call.pays(r, 65)
+    assert not _one_call.pays(r, 0)
     for change in ({"mixed": True}, {"gathered": True}, {"backend": "cusolvermg"}, {"order": 1}):
-        assert not _posv.pays(dataclasses.replace(r, **change), 1)
+        assert not _one_call.pays(dataclasses.replace(r, **change), 1)
     for kind, platform in (("manual", "cuda"), ("dist", "cpu")):
         layout = dataclasses.replace(gpus, kind=kind, platform=platform)
-        assert not _posv.pays(dataclasses.replace(r, layout=layout), 1)
+        assert not _one_call.pays(dataclasses.replace(r, layout=layout), 1)
     one = dataclasses.replace(gpus, mesh=line(1))
-    assert not _posv.pays(dataclasses.replace(r, layout=one), 1)
+    assert not _one_call.pays(dataclasses.replace(r, layout=one), 1)
