@@ -17,7 +17,7 @@ namespace {
 
 constexpr Routine kRoutines[] = {Routine::potrf,  Routine::potrs,  Routine::logdet, Routine::locate,
                                  Routine::mirror, Routine::cyclic, Routine::getrf,  Routine::getrs,
-                                 Routine::getdet, Routine::getri,  Routine::posv};
+                                 Routine::getdet, Routine::getri,  Routine::posv,   Routine::gesv};
 constexpr DType kTypes[] = {DType::f32, DType::f64, DType::c64, DType::c128};
 
 // Plans of every routine and type, for sizes on both sides of where 32 bits end, and small ones.
@@ -176,6 +176,11 @@ TEST(Plan, RightHandSidesThatAreEliminatedWithTheMatrix) {
     const Plan both(q);
     EXPECT_EQ(both.tile(), plan_of(Routine::potrf, DType::f64, 1000, ranks, 0).tile());
     EXPECT_DOUBLE_EQ(both.flops(), 1e9 / 3 + 2e6 * 3);
+    q.routine = Routine::gesv;
+    EXPECT_EQ(Plan(q).eliminated_rhs(), 3);
+    EXPECT_DOUBLE_EQ(Plan(q).flops(), 2e9 / 3 + 2e6 * 3);
+    EXPECT_EQ(Plan(q).tile(), plan_of(Routine::getrf, DType::f64, 1000, ranks, 0).tile());
+    EXPECT_EQ(Plan(q).aux_count(), plan_of(Routine::getrf, DType::f64, 1000, ranks, 0).aux_count());
     q.routine = Routine::potrs;
     EXPECT_EQ(both.entry(Buffer::partial_sums).count, Plan(q).entry(Buffer::partial_sums).count);
     EXPECT_EQ(both.entry(Buffer::right_hand_side).count, 3000);
