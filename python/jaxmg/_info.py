@@ -12,7 +12,8 @@ from typing import Any
 import jax
 
 from . import _native
-from ._memory import device_bytes, human
+from ._device_memory import device_bytes
+from ._memory import human
 
 
 def package_version() -> str:

@@ -15,7 +15,7 @@ import jax
 import numpy as np
 from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding, PartitionSpec
 
-from . import _model, _native, _profile
+from . import _device_memory, _model, _native, _profile
 
 AnyMesh = Mesh | AbstractMesh
 
@@ -293,6 +293,36 @@ def measured_tile(n: int, dtype: str, ranks: int, platform: str, precision: int 
     return _model.best_tile(n, dtype, ranks, profile, split=precision == SPLIT)
 
 
+# Rows that are eliminated together where memory is short: fewer slow products down.
+SMALLEST_TILE = 256
+
+
+def chosen_tile(
+    n: int, dtype: str, ranks: int, platform: str, precision: int = 0, mirror: bool = False
+) -> int:
+    """The tile of a Cholesky factorisation in the order of elimination; 0: the engine's choice.
+
+    That is the measured one, but a smaller one if a GPU has no room for its panels otherwise: they,
+    and the diagonal tiles beside the factor, take bytes in proportion to the tile. Of one process
+    alone, as measured_tile.
+    """
+    tile = measured_tile(n, dtype, ranks, platform, precision)
+    if platform != "cuda" or jax.process_count() > 1:
+        return tile
+    free = _device_memory.available(platform, ranks)[0]
+    if free == 0:
+        return tile
+    precision = min(precision, SPLIT) if dtype == "float32" else 0
+    while True:
+        found = entries(
+            "potrf", n, dtype, ranks, platform, tile=tile, precision=precision, mirror=mirror
+        )
+        smaller = int(found["tile"]) // 2
+        if int(found["total_bytes"]) <= free or smaller < SMALLEST_TILE:
+            return tile
+        tile = smaller
+
+
 @functools.lru_cache(maxsize=1024)
 def resolve_plan(
     layout: Layout,
@@ -312,8 +342,8 @@ def resolve_plan(
     precision = min(precision, SPLIT)
     if layout.platform != "cuda" or dtype != "float32" or backend != "native":
         precision = 0
-    if routine == "potrf" and backend == "native" and order == RELABELLED:
-        tile = tile or measured_tile(n, dtype, layout.ranks, layout.platform, precision)
+    if tile == 0 and routine == "potrf" and backend == "native" and order == RELABELLED:
+        tile = chosen_tile(n, dtype, layout.ranks, layout.platform, precision, triangle >= 0)
     found = entries(
         routine,
         n,

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import functools
-import os
 import warnings
 from typing import Any
 
-import jax
-
-from ._layout import LOWER, MIXED, NATURAL, SPLIT, Resolved, entries
+from ._device_memory import available
+from ._layout import LOWER, MIXED, NATURAL, SPLIT, Resolved, chosen_tile, entries
 from ._qr_layout import QrLayout
 from .errors import InsufficientMemoryError, JaxMgWarning
 
@@ -40,6 +38,10 @@ _RECTANGULAR = ("geqrf", "orgqr", "geqrs")
 WARN_ABOVE = 0.95
 # Bytes that any device has: what needs no more is not looked at.
 NEGLIGIBLE = 1 << 26
+
+
+def takes_chosen_tile(routine: str, backend: str) -> bool:
+    return STAGES[routine][0] == "potrf" and routine not in _NATURAL and backend == "native"
 
 
 def stage_plans(
@@ -95,9 +97,11 @@ def routine_bytes(
     Without `in_place` the caller's matrix is kept, so that there are two of its size. `vectors`:
     `columns` eigenvectors are wanted too.
     """
-    options: dict[str, Any] = {"nrhs": nrhs, "tile": tile, "mirror": mirror}
     if precision == MIXED and dtype in LOWER:
+        options: dict[str, Any] = {"nrhs": nrhs, "tile": tile, "mirror": mirror}
         return _mixed_bytes(routine, n, dtype, ranks, platform, in_place=in_place, **options)
+    if tile == 0 and takes_chosen_tile(routine, backend):
+        tile = chosen_tile(n, dtype, ranks, platform, precision, mirror)
     lasting: dict[str, int] = {}
     scratch: dict[str, int] = {}
     for plan in stage_plans(
@@ -136,36 +140,6 @@ def _mixed_bytes(
 
 def total(parts: tuple[dict[str, int], dict[str, int]]) -> int:
     return sum(parts[0].values()) + sum(parts[1].values())
-
-
-def _host_bytes() -> int:
-    try:
-        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (ValueError, OSError, AttributeError):
-        return 0
-
-
-@functools.lru_cache(maxsize=8)
-def device_bytes(platform: str) -> tuple[int, str]:
-    """Memory of one device that JAX may use, 0 if unknown, and where the number comes from."""
-    try:
-        devices: list[Any] = jax.local_devices(backend="gpu" if platform == "cuda" else "cpu")
-    except RuntimeError:
-        return 0, "unknown"
-    if platform == "cuda":
-        stats = devices[0].memory_stats() or {}
-        limit = int(stats.get("bytes_limit", 0))
-        return limit, "limit of the device" if limit else "unknown"
-    return _host_bytes() // max(1, len(devices)), "host memory, shared by the CPU devices"
-
-
-def available(platform: str, ranks: int) -> tuple[int, str]:
-    """As device_bytes, for a call on `ranks` devices: CPU devices left out lend their share."""
-    limit, source = device_bytes(platform)
-    if platform == "cpu" and limit:
-        local = len(jax.local_devices(backend="cpu"))
-        limit = limit * local // max(1, min(ranks, local))
-    return limit, source
 
 
 def largest_n(fits: Any, start: int = 1) -> int:

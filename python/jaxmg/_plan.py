@@ -12,9 +12,18 @@ import jax.numpy as jnp
 
 from . import _native
 from ._arguments import LARGEST, SUPPORTED, check_backend, check_tile, precision_of, triangle_of
+from ._device_memory import available
 from ._gather import threshold
-from ._layout import LOWER, MIXED, NATIVE, SPLIT, AnyMesh, measured_tile, platform_of
-from ._memory import STAGES, available, human, largest_n, routine_bytes, stage_plans, total
+from ._layout import LOWER, MIXED, NATIVE, SPLIT, AnyMesh, chosen_tile, platform_of
+from ._memory import (
+    STAGES,
+    human,
+    largest_n,
+    routine_bytes,
+    stage_plans,
+    takes_chosen_tile,
+    total,
+)
 from ._model import Estimate, expected
 from ._profile import Profile, present
 from ._resolve import check_mesh
@@ -24,8 +33,8 @@ _PURPOSE = {
     "copy_of_matrix": "your matrix",
     "low_precision_factor": "factor in lower precision",
     "fall_back_copy": "copy of the matrix for a fall-back",
-    "split_even": "its half-precision parts, even",
-    "split_odd": "its half-precision parts, odd",
+    "split_even": "half-precision parts of a panel",
+    "split_odd": "half-precision parts of odd panels",
     "row_block": "rows of a step",
     "split_block": "their half-precision parts",
     "row_scale": "scaling by powers of two",
@@ -215,7 +224,8 @@ def plan(
     n, nrhs = _size("n", n), _size("nrhs", nrhs)
     wide = _columns(routine, n, columns)
     ranks, platform = _devices(mesh, platform)
-    tile, mirror, engine = check_tile(T_A), triangle_of(lower) >= 0, check_backend(routine, backend)
+    given, engine = check_tile(T_A), check_backend(routine, backend)
+    mirror = triangle_of(lower) >= 0
     if engine != "native":
         _native.require_backend(engine, platform, ranks)
     arithmetic = precision_of(precision)
@@ -232,7 +242,7 @@ def plan(
             workers,
             platform,
             nrhs=nrhs,
-            tile=tile,
+            tile=given,
             mirror=mirror,
             columns=min(wide, size),
             in_place=in_place,
@@ -244,10 +254,11 @@ def plan(
     split = platform == "cuda" and name == "float32" and arithmetic != NATIVE
     solve = "lu_solve" if routine == "lu_solve" else "potrs"
     limit = threshold(name, ranks, platform, SPLIT if split else NATIVE, solve)
-    gathered = routine in _GATHERED and tile == 0 and 0 < n <= limit and engine == "native"
+    gathered = routine in _GATHERED and given == 0 and 0 < n <= limit and engine == "native"
     workers = 1 if gathered else ranks
-    if STAGES[routine][0] == "potrf" and engine == "native":
-        tile = tile or measured_tile(n, name, workers, platform, SPLIT if split else NATIVE)
+    tile = given
+    if tile == 0 and takes_chosen_tile(routine, engine):
+        tile = chosen_tile(n, name, workers, platform, SPLIT if split else NATIVE, mirror)
     stages = stage_plans(
         routine, n, name, workers, platform, nrhs, tile, mirror, columns=wide, backend=engine
     )

@@ -8,8 +8,9 @@ from collections.abc import Callable
 
 import numpy as np
 
+from ._device_memory import available
 from ._layout import Layout, entries
-from ._memory import NEGLIGIBLE, WARN_ABOVE, available, human, largest_n
+from ._memory import NEGLIGIBLE, WARN_ABOVE, human, largest_n
 from .errors import InsufficientMemoryError, JaxMgWarning
 
 Needed = Callable[[int, int], int]

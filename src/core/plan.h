@@ -42,7 +42,7 @@ enum class Buffer {
   tile_inverse,     // inverses of the factor's diagonal tiles (aux)
   panel_even,       // packed panel of even steps
   panel_odd,        // packed panel of odd steps
-  split_even,       // the same panels as half-precision parts
+  split_even,       // the same panels as half-precision parts; Cholesky's odd ones too
   split_odd,
   row_scale,        // powers of two that make a diagonal about 1
   inverse_scale,    // and their inverses

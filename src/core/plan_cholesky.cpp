@@ -26,7 +26,6 @@ void add_potrf_entries(const PlanRequest& q, const Decisions& decided, EntryList
   if (decided.precision == Precision::split) {
     const Size scales = q.ranks * rows;
     list.scratch(Buffer::split_even, DType::f32, 2 * q.n * tile);
-    list.scratch(Buffer::split_odd, DType::f32, 2 * q.n * tile);
     list.scratch(Buffer::row_scale, real, scales);
     list.scratch(Buffer::inverse_scale, real, scales);
   }

@@ -1,5 +1,6 @@
 // A float32 panel whose products run on tensor cores, each number as the sum of two half-precision
-// ones. It is made, sent and kept like a native panel; each rank splits what it has received.
+// ones. It is made, sent and kept like a native panel; each rank splits what it has received, when
+// all its work with the panel before is over: even and odd ones share the room for the parts.
 #pragma once
 
 #include "tile/panel.h"
@@ -16,8 +17,7 @@ class SplitPanel : public Panel<Device, T> {
 
   static SplitPanel from(const Workspace& workspace, bool odd) {
     return SplitPanel(workspace.template get<T>(odd ? Buffer::panel_odd : Buffer::panel_even),
-                      reinterpret_cast<Half*>(workspace.template get<float>(
-                          odd ? Buffer::split_odd : Buffer::split_even)));
+                      reinterpret_cast<Half*>(workspace.template get<float>(Buffer::split_even)));
   }
 
   void prepare(Lane& lane) {

@@ -95,13 +95,13 @@ void expect_ordered(const Problem& p, int seeds) {
 TEST(DeferredCholeskyTest, FactorsAndSolves) {
   for (const int ranks : {1, 2, 3, 4}) {
     for (const Size tile : {Size{2}, Size{3}}) {
-      expect_ordered<double>({.ranks = ranks, .n = 23, .tile = tile}, 6);
+      expect_ordered<double>({.ranks = ranks, .n = 23, .tile = tile}, 3);
     }
   }
 }
 
 TEST(DeferredCholeskyTest, FactorsOnEightRanks) {
-  expect_ordered<std::complex<double>>({.ranks = 8, .n = 45, .tile = 3}, 4);
+  expect_ordered<std::complex<double>>({.ranks = 8, .n = 45, .tile = 3}, 1);
 }
 
 TEST(DeferredCholeskyTest, PanelsInParts) {

@@ -77,6 +77,7 @@ DeferredGroup::DeferredGroup(std::shared_ptr<Scheduler> scheduler, std::vector<i
 
 std::shared_ptr<DeferredGroup> DeferredGroup::subgroup(const std::vector<int>& ranks) const {
   std::vector<int> members;
+  members.reserve(ranks.size());
   for (const int r : ranks) {
     members.push_back(members_[static_cast<std::size_t>(r)]);
   }
@@ -162,6 +163,7 @@ std::unique_ptr<Communicator<Deferred>> DeferredCommunicator::split(int color, i
   }
   std::ranges::sort(order);
   std::vector<int> ranks;
+  ranks.reserve(order.size());
   for (const auto& member : order) {
     ranks.push_back(member.second);
   }
@@ -246,7 +248,7 @@ void DeferredCommunicator::spread_chain(Lane& lane, const Call& call, void* data
     pull(lane, at(source.data, begin), at(data, begin), std::min(chunk, bytes - begin));
     mine.chunks.push_back(lane.record());
   }
-  offer(call, Stage::ready, std::move(mine));
+  offer(call, Stage::ready, mine);
 }
 
 DeferredCommunicator::Ticket DeferredCommunicator::all_gather(Lane& given, const void* in,

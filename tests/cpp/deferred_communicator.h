@@ -115,8 +115,8 @@ class DeferredCommunicator final : public Communicator<Deferred> {
   using Operands = std::vector<const void*>;
 
   Call enter(const DeferredSignature& signature) { return group_->enter(rank_, signature); }
-  void offer(const Call& call, Stage stage, DeferredOffer offer) {
-    call->offers.insert({{rank_, stage}, std::move(offer)});
+  void offer(const Call& call, Stage stage, const DeferredOffer& offer) {
+    call->offers.insert({{rank_, stage}, offer});
   }
   const DeferredOffer& await(const Call& call, int from, Stage stage) {
     return group_->await(call, rank_, from, stage);

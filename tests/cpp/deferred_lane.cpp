@@ -102,6 +102,13 @@ std::string DeferredQueue::name() const {
 Scheduler::Scheduler(int ranks, const Schedule& schedule)
     : schedule_(schedule), hosts_(static_cast<std::size_t>(ranks)), state_(schedule.seed) {}
 
+// Lanes that wait for each other, after a failure, hold each other.
+Scheduler::~Scheduler() {
+  for (const auto& queue : queues_) {
+    queue->items.clear();
+  }
+}
+
 // In 0 .. count - 1.
 Size Scheduler::random(Size count) {
   state_ += 0x9E3779B97F4A7C15ull;

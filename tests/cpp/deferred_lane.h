@@ -92,6 +92,7 @@ class DeferredQueue {
 class Scheduler {
  public:
   Scheduler(int ranks, const Schedule& schedule);
+  ~Scheduler();
   Scheduler(const Scheduler&) = delete;
   Scheduler& operator=(const Scheduler&) = delete;
 
@@ -175,6 +176,7 @@ class DeferredTicket {
 class DeferredLane {
  public:
   DeferredLane(Scheduler& scheduler, int rank, LaneKind kind);
+  ~DeferredLane() = default;
   DeferredLane(const DeferredLane&) = delete;
   DeferredLane& operator=(const DeferredLane&) = delete;
 

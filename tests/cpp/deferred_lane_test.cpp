@@ -102,8 +102,9 @@ double talk(Comm& comm, DeferredLanes& lanes) {
     return v;
   };
   const auto wait = [&](auto ticket) { lane.wait(ticket); };
-  std::vector<double> sent = filled(count, 100 * (me + 1)), all(ranks * sent.size());
-  std::vector<double> sum = sent, least = sent, whole = filled(size * 3, me), part(3), one = sent;
+  std::vector<double> sent = filled(count, Size{100} * (me + 1)), all(ranks * sent.size());
+  std::vector<double> sum = sent, least = sent, whole = filled(Size{3} * size, me), part(3),
+                      one = sent;
   wait(comm.broadcast(lanes.copy, one.data(), count, DType::f64, size - 1, 0));
   wait(comm.all_gather(lanes.panel, sent.data(), all.data(), count, DType::f64));
   wait(comm.all_reduce(lanes.copy, sum.data(), count, DType::f64, Reduction::sum));

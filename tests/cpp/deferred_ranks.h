@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <string>
 #include <vector>
@@ -19,10 +20,8 @@ class DeferredTeam {
   DeferredTeam(int ranks, const Schedule& schedule)
       : scheduler_(std::make_shared<Scheduler>(ranks, schedule)),
         lanes_(static_cast<std::size_t>(ranks)) {
-    std::vector<int> members;
-    for (int r = 0; r < ranks; ++r) {
-      members.push_back(r);
-    }
+    std::vector<int> members(static_cast<std::size_t>(ranks));
+    std::iota(members.begin(), members.end(), 0);
     const auto group = std::make_shared<DeferredGroup>(scheduler_, members);
     for (const int r : members) {
       communicators_.push_back(std::make_unique<DeferredCommunicator>(group, r));

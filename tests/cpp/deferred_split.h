@@ -1,9 +1,7 @@
 // float32 in parts on lanes that run late: a number is the upper and the lower half of its bits, so
 // that nothing is lost and products are those of the CPU. The scaling that comes before is the
-// GPU's.
+// GPU's. The end of deferred_device.h, which includes it.
 #pragma once
-
-#include "deferred_device.h"
 
 namespace jaxmg::test {
 

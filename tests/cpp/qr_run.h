@@ -113,6 +113,7 @@ struct QrRun {
   }
   std::vector<std::vector<T>> all_split(const Matrix<T>& a) const {
     std::vector<std::vector<T>> parts;
+    parts.reserve(static_cast<std::size_t>(ranks));
     for (int r = 0; r < ranks; ++r) {
       parts.push_back(split(a, r));
     }

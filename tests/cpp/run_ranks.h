@@ -83,6 +83,7 @@ std::vector<std::exception_ptr> collect_ranks_of(Team& team, int ranks, const Pr
   int running = ranks;
 
   std::vector<std::thread> threads;
+  threads.reserve(errors.size());
   for (std::size_t r = 0; r < errors.size(); ++r) {
     threads.emplace_back([&, r] {
       team.begin(r);

@@ -8,7 +8,7 @@ from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
 import jaxmg
-from jaxmg import _memory, _native, _selftest, errors
+from jaxmg import _device_memory, _memory, _native, _selftest, errors
 from meshes import line, need
 
 
@@ -31,6 +31,24 @@ def test_largest_n_is_the_largest_that_fits(ranks):
     assert best > 0
     assert jaxmg.plan("potrs", best, "float64", mesh=ranks).fits
     assert not jaxmg.plan("potrs", best + 1, "float64", mesh=ranks).fits
+
+
+def test_tiles_are_smaller_where_memory_is_short(monkeypatch):
+    size = 4 * 10**9
+    monkeypatch.setattr(_device_memory, "device_bytes", lambda platform: (size, "a test"))
+
+    def plan(n):
+        return jaxmg.plan("potrs", n, "float32", mesh=2, platform="gpu")
+
+    roomy = plan(30_000)
+    assert roomy.fits and roomy.tile == 1024
+    best = roomy.largest_n
+    short = plan(best)
+    assert short.fits and short.tile < 1024
+    assert short.bytes_by_purpose["matrix"] > 0.9 * size
+    assert not plan(best + 100).fits
+    chosen = jaxmg.plan("potrs", best, "float32", mesh=2, platform="gpu", T_A=1024)
+    assert chosen.tile == 1024 and not chosen.fits
 
 
 def test_scratch_is_small_beside_the_matrix():

@@ -304,10 +304,10 @@ def test_derivatives_inside_shard_map(checked):
 
 
 def test_memory_is_asked_before(monkeypatch, mesh):
-    from jaxmg import _memory, _spectral_memory
+    from jaxmg import _device_memory, _spectral_memory
 
     monkeypatch.setattr(_spectral_memory, "NEGLIGIBLE", 0)
-    monkeypatch.setattr(_memory, "device_bytes", lambda platform: (40_000, "a test"))
+    monkeypatch.setattr(_device_memory, "device_bytes", lambda platform: (40_000, "a test"))
     for call in (jaxmg.syevd, jaxmg.gesvd, jaxmg.polar):
         with pytest.raises(jaxmg.InsufficientMemoryError) as caught:
             call(np.eye(400), mesh=mesh)
