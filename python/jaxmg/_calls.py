@@ -109,6 +109,34 @@ def potrs(
     return x
 
 
+def posv(
+    r: Resolved, ctx: Array, a: Array, b: Array, *, replicated: bool
+) -> tuple[Array, Array, Array, Array]:
+    """Solves and factors in one: x in the place of `b`, then what potrf returns."""
+    a = pad_rows(a, max(r.factor_rows, r.room))
+    results = (
+        Shape(b.shape, b.dtype),
+        Shape(a.shape, a.dtype),
+        Shape((r.aux_count,), a.dtype),
+        Shape((8,), jnp.int32),
+    )
+    x, work, aux, info = call(
+        "jaxmg_posv",
+        results,
+        {1: 1, 2: 0},
+        ctx,
+        a,
+        b,
+        n=r.n,
+        tile=r.tile,
+        natural=r.order,
+        precision=r.precision,
+        triangle=r.triangle,
+        replicated=int(replicated),
+    )
+    return x, work[: r.factor_rows], aux, info
+
+
 def _of_factor(r: Resolved) -> dict[str, int]:
     return {"n": r.n, "tile": r.tile, "natural": r.order, "backend": BACKENDS[r.backend]}
 

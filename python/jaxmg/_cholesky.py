@@ -144,6 +144,16 @@ def solve(r: Resolved, a: Array | None, f: Factor, b: Array, *, split: bool = Fa
     return linear_solve(r, a, b, apply, split)[0]
 
 
+def on_ranks(
+    r: Any, b: Array, apply: Callable[[Array, bool], tuple[Array, Any]], split: bool
+) -> tuple[Array, Any]:
+    """x and more from `apply`, as of :func:`linear_solve`, with b where the ranks want it."""
+    if split:
+        x, more = apply(pad_rows(b, r.padded_rows), False)
+        return x[: r.n], more
+    return apply(gathered(r.layout, b), True)
+
+
 def linear_solve(
     r: Any,
     a: Array | None,
@@ -164,10 +174,7 @@ def linear_solve(
         return x if spec is None else reshard(layout, x, spec)
 
     def run(_: Any, rhs: Array) -> tuple[Array, Any]:
-        if split:
-            x, more = apply(pad_rows(rhs, r.padded_rows), False)
-            return as_b(x[: r.n]), more
-        x, more = apply(gathered(layout, rhs), True)
+        x, more = on_ranks(r, rhs, apply, split)
         return as_b(x), more
 
     def transpose(_: Any, rhs: Array) -> tuple[Array, Any]:

@@ -27,6 +27,7 @@ _ROUTINES = """
     syevd
     trsm cholupdate
     getri
+    posv gesv
 """
 ROUTINES = {name: i for i, name in enumerate(_ROUTINES.split())}
 RELABELLED, NATURAL = 0, 1  # orders of elimination

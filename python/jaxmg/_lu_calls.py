@@ -36,6 +36,34 @@ def getrf(r: Resolved, ctx: Array, a: Array, *, natural: bool) -> tuple[Array, A
     return work, aux, pivots, info
 
 
+def gesv(
+    r: Resolved, ctx: Array, a: Array, b: Array, *, replicated: bool
+) -> tuple[Array, Array, Array, Array, Array]:
+    """Solves and factors in one: x in the place of `b`, then what getrf returns."""
+    a = pad_rows(a, r.factor_rows)
+    results = (
+        Shape(b.shape, b.dtype),
+        Shape(a.shape, a.dtype),
+        Shape((r.aux_count,), a.dtype),
+        Shape((2 * r.n,), jnp.int32),
+        Shape((8,), jnp.int32),
+    )
+    found: tuple[Array, Array, Array, Array, Array] = call(
+        "jaxmg_gesv",
+        results,
+        {1: 1, 2: 0},
+        ctx,
+        a,
+        b,
+        n=r.n,
+        tile=r.tile,
+        natural=0,
+        precision=r.precision,
+        replicated=int(replicated),
+    )
+    return found
+
+
 def getrs(
     r: Resolved, ctx: Array, *factor: Array, b: Array, replicated: bool, transpose: bool
 ) -> Array:

@@ -121,6 +121,43 @@ getrs_p = define(
 )
 
 
+# --- factorisation and solution in one -------------------------------------------------------
+
+
+def _gesv_types(a: Any, b: Any, *, r: Resolved, replicated: bool) -> list[Any]:
+    spec = REPLICATED if replicated else rows_spec(r.layout)
+    return [typed(a, r.layout, b.shape, b.dtype, spec), *_factor_types(a, r=r, natural=False)]
+
+
+def _gesv_one_device(r: Resolved, a: Array, b: Array, *, replicated: bool) -> list[Array]:
+    """Nobody waits for messages there: the two calls are as fast."""
+    work, aux, pivots, info = _getrf_one_device(r, a, natural=False)
+    (x,) = _getrs_one_device(r, work, aux, pivots, info, b, replicated=replicated, transpose=False)
+    return [x, work, aux, pivots, info]
+
+
+gesv_p = define(
+    "jaxmg_gesv",
+    Operation(
+        block=_lu_calls.gesv,
+        one_device=_gesv_one_device,
+        pad=lambda r, a, b, replicated: [pad_rows(a, r.padded_rows), b],
+        specs=lambda layout, replicated: (
+            (rows_spec(layout), REPLICATED if replicated else rows_spec(layout)),
+            (
+                REPLICATED if replicated else rows_spec(layout),
+                rows_spec(layout),
+                vector_spec(layout),
+                REPLICATED,
+                REPLICATED,
+            ),
+        ),
+    ),
+    _gesv_types,
+    batch_solution,
+)
+
+
 # --- determinant -----------------------------------------------------------------------------
 
 

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from . import _lu, _lu_manual, _lu_mixed, _manual, errors
+from . import _gesv, _lu, _lu_manual, _lu_mixed, _manual, _one_call, errors
 from ._arguments import check_backend, check_tile, precision_of, release
 from ._cholesky import jitted_status, report
 from ._context import calling_on
@@ -30,6 +30,9 @@ def _on_arrays(call: Call, a: Array, b: Array) -> Results:
         mixed = _lu_mixed.factor(r, lax.stop_gradient(a))
         x, info, work = _lu_mixed.solve(r, a, mixed, b, split=call.split, consume=call.keep_work)
         return Results(x=x, info=info, work=work)
+    if call.together:
+        x, f = _gesv.solve(r, a, b, split=call.split)
+        return Results(x=x, info=f.info, work=f.work)
     f = _lu.factor(r, a)
     return Results(x=_lu.solve(r, a, f, b, split=call.split), info=f.info, work=f.work)
 
@@ -156,7 +159,7 @@ def lu_solve(
     given = a
     want_status = return_status or check or return_info
     options = (T_A, mesh, in_specs, matrix_specs, pad, n, precision, backend, donate)
-    key = signature(a, b, (*options, want_status, check))
+    key = signature(a, b, (*options, want_status, check, _one_call.setting()))
     call = _prepared.get(key)
     if call is None:
         right = b
@@ -177,9 +180,12 @@ def lu_solve(
         call = dataclasses.replace(call, want_status=want_status, report=check)
         if b.size == 0 or call.r.layout.kind == "manual":  # nothing to refine, or not there
             call = dataclasses.replace(call, r=dataclasses.replace(call.r, mixed=False))
+        nrhs = int(np.prod(b.shape[1:]))
+        call = dataclasses.replace(call, together=_one_call.pays(call.r, nrhs))
         traced = not (is_concrete(a) and is_concrete(b))
         in_place = donate or (traced and not call.r.mixed)
-        small = check_memory("lu_solve", call.r, int(np.prod(b.shape[1:])), in_place=in_place)
+        stages = "gesv" if call.together else ""
+        small = check_memory("lu_solve", call.r, nrhs, in_place=in_place, stages=stages)
         if small and a is given and b is right:  # operands that are where they belong
             _prepared.put(key, call)
     eager = is_concrete(a) and is_concrete(b)

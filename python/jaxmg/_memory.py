@@ -29,6 +29,9 @@ STAGES = {
     "solve_triangular": ("trsm",),
     "cho_update": ("cholupdate",),
 }
+# The same for solutions that are made together with the factor.
+TOGETHER = {"posv": ("posv",), "gesv": ("gesv",)}
+_ALL_STAGES = STAGES | TOGETHER
 # Routines that take rows in their own order.
 _NATURAL = ("cholesky", "solve_triangular")
 # Calls on matrices of n rows and another number of columns.
@@ -39,7 +42,11 @@ NEGLIGIBLE = 1 << 26
 
 
 def takes_chosen_tile(routine: str, backend: str) -> bool:
-    return STAGES[routine][0] == "potrf" and routine not in _NATURAL and backend == "native"
+    return (
+        _ALL_STAGES[routine][0] in ("potrf", "posv")
+        and routine not in _NATURAL
+        and backend == "native"
+    )
 
 
 def stage_plans(
@@ -58,7 +65,7 @@ def stage_plans(
 ) -> list[dict[str, Any]]:
     """The engine's plans of a routine's calls."""
     plans = []
-    for stage in STAGES[routine]:
+    for stage in _ALL_STAGES[routine]:
         options: dict[str, Any] = {"nrhs": nrhs, "tile": tile, "mirror": mirror}
         options["backend"] = backend
         options["precision"] = min(precision, SPLIT) if dtype == "float32" else 0
@@ -191,8 +198,10 @@ def _needed(stages: str, r: Resolved, nrhs: int, in_place: bool) -> int:
     return total(parts) + (parts[0]["matrix"] // r.layout.ranks if r.gathered else 0)
 
 
-def check_memory(routine: str, r: Resolved, nrhs: int, *, in_place: bool) -> bool:
+def check_memory(routine: str, r: Resolved, nrhs: int, *, in_place: bool, stages: str = "") -> bool:
     """Refuses what cannot fit and warns of what hardly does.
+
+    `stages`: a key of TOGETHER, or nothing.
 
     Returns:
         Whether so little is needed that equal calls need no check.
@@ -200,7 +209,7 @@ def check_memory(routine: str, r: Resolved, nrhs: int, *, in_place: bool) -> boo
     Raises:
         InsufficientMemoryError: with the bytes needed and present, and the largest n that fits.
     """
-    stages = _stages_of(routine, r)
+    stages = stages or _stages_of(routine, r)
     needed = _needed(stages, r, nrhs, in_place)
     if needed < NEGLIGIBLE:
         return True

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from . import _cholesky, _manual, _mixed, errors
+from . import _cholesky, _manual, _mixed, _one_call, _posv, errors
 from ._arguments import check_backend, check_tile, precision_of, release
 from ._context import calling_on
 from ._layout import AnyMesh
@@ -51,15 +51,18 @@ def _on_arrays(call: Call, a: Array, b: Array | None) -> Results:
     b = None if b is None else on_mesh(r.layout, b)
     if r.mixed and b is not None:
         return _in_mixed_precision(call, a, b)
-    f = _cholesky.factor(r, a)
+    out = Results()
+    if b is not None and call.together:
+        out.x, f = _posv.solve(r, a, b, split=call.split)
+    else:
+        f = _cholesky.factor(r, a)
     if call.want_status:
         # Before the solution, so that each call follows the one whose buffer it takes over.
         f = _cholesky.locate(r, f)
-    out = Results()
-    if b is not None:
+    if b is not None and not call.together:
         out.x = _cholesky.solve(r, a, f, b, split=call.split)
-        if call.spec is not None and not r.layout.explicit:
-            out.x = constrain(r.layout, out.x, call.spec)
+    if b is not None and call.spec is not None and not r.layout.explicit:
+        out.x = constrain(r.layout, out.x, call.spec)
     if call.want_inverse:
         out.inverse = _cholesky.inverse(r, a, *(lax.stop_gradient(part) for part in f))
     if call.want_logdet:
@@ -205,8 +208,9 @@ def potrs(
     """
     given = a
     options = (T_A, mesh, in_specs, matrix_specs, pad, lower, n, precision, backend, donate)
+    together = _one_call.setting()
     want_status = return_status or check or return_info
-    key = signature(a, b, (*options, want_status, check, return_logdet))
+    key = signature(a, b, (*options, want_status, check, return_logdet, together))
     call = _prepared.get(key)
     if call is None:
         right = b
@@ -229,9 +233,12 @@ def potrs(
         if return_logdet or b.size == 0 or call.r.layout.kind == "manual":
             # There is nothing to refine, or the factor is needed in full precision anyway.
             call = dataclasses.replace(call, r=dataclasses.replace(call.r, mixed=False))
+        nrhs = int(np.prod(b.shape[1:]))
+        call = dataclasses.replace(call, together=_one_call.pays(call.r, nrhs))
         traced = not (is_concrete(a) and is_concrete(b))
         in_place = donate or (traced and not call.r.mixed)
-        small = check_memory("potrs", call.r, int(np.prod(b.shape[1:])), in_place=in_place)
+        stages = "posv" if call.together else ""
+        small = check_memory("potrs", call.r, nrhs, in_place=in_place, stages=stages)
         if small and a is given and b is right:  # operands that are where they belong
             _prepared.put(key, call)
     eager = is_concrete(a) and is_concrete(b)

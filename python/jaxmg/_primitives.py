@@ -131,6 +131,42 @@ potrs_p = define(
 )
 
 
+# --- factorisation and solution in one -------------------------------------------------------
+
+
+def _posv_types(a: Any, b: Any, *, r: Resolved, replicated: bool) -> list[Any]:
+    spec = REPLICATED if replicated else rows_spec(r.layout)
+    return [typed(a, r.layout, b.shape, b.dtype, spec), *factor_types(a, r=r)]
+
+
+def _posv_one_device(r: Resolved, a: Array, b: Array, *, replicated: bool) -> list[Array]:
+    """Nobody waits for messages there: the two calls are as fast."""
+    work, aux, info = _potrf_one_device(r, a)
+    (x,) = _potrs_one_device(r, work, aux, info, b, replicated=replicated)
+    return [x, work, aux, info]
+
+
+posv_p = define(
+    "jaxmg_posv",
+    Operation(
+        block=_calls.posv,
+        one_device=_posv_one_device,
+        pad=lambda r, a, b, replicated: [pad_rows(a, r.padded_rows), b],
+        specs=lambda layout, replicated: (
+            (rows_spec(layout), REPLICATED if replicated else rows_spec(layout)),
+            (
+                REPLICATED if replicated else rows_spec(layout),
+                rows_spec(layout),
+                vector_spec(layout),
+                REPLICATED,
+            ),
+        ),
+    ),
+    _posv_types,
+    batch_solution,
+)
+
+
 # --- log-determinant -------------------------------------------------------------------------
 
 

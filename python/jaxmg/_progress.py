@@ -40,6 +40,8 @@ _NAMES = {
     "potrf": "Cholesky factorisation",
     "potrs": "solution",
     "potri": "inverse",
+    "posv": "Cholesky factorisation and solution",
+    "gesv": "LU factorisation and solution",
     "logdet": "log-determinant",
     "locate": "search for the failing minor",
     "cyclic": "redistribution",

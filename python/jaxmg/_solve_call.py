@@ -48,6 +48,7 @@ class Call:
         local_rows: rows of each shard that belong to the matrix, if shards are padded one by one.
         want_status, want_logdet, want_inverse, keep_work: which results are returned besides x.
         report: whether a failure is an error under checkify; needs the status.
+        together: whether b is eliminated together with A; see _one_call.
     """
 
     r: Resolved
@@ -59,6 +60,7 @@ class Call:
     want_inverse: bool = False
     keep_work: bool = False
     report: bool = False
+    together: bool = False
 
 
 @dataclasses.dataclass

@@ -11,7 +11,16 @@
 // saved diagonal tiles they still hold all of A, from which the first failing leading minor is
 // found if there is one (first_failing_minor.h). Right-looking, one panel of look-ahead. A panel
 // can travel in parts: the next one is brought up to date with the first columns while the others
-// are being made. LAPACK: xPOTRF.
+// are being made.
+//
+// Right-hand sides can be eliminated along with the matrix. A X = B is X^T M = B^T, and B^T, one
+// column per equation, is like further rows of M below all others, that are never eliminated: what
+// comes of them is
+//
+//   Y = B^T L^-H
+//
+// which is the first half of the solution, with no message of its own: see cholesky_posv.h. Each
+// rank holds the columns that belong to its columns of M. LAPACK: xPOTRF.
 #pragma once
 
 #include <algorithm>
@@ -31,11 +40,19 @@
 
 namespace jaxmg {
 
+// Right-hand sides that are eliminated along with a matrix: count x L, the columns of this rank.
+template <class T>
+struct EliminatedRhs {
+  T* columns = nullptr;
+  Size count = 0;
+};
+
 template <class Device, class T, class PanelType = Panel<Device, T>>
 class Cholesky {
  public:
   // a: n x L columns, ld n. inverse: one tile x tile block per local tile, or null.
-  Cholesky(Rank<Device>& rank, const Distribution& dist, T* a, T* inverse, Info* info)
+  Cholesky(Rank<Device>& rank, const Distribution& dist, T* a, T* inverse, Info* info,
+           EliminatedRhs<T> rhs = {})
       : rank_(rank),
         dist_(dist),
         me_(rank.comm.rank()),
@@ -43,6 +60,7 @@ class Cholesky {
         a_(a),
         inverse_(inverse),
         info_(info),
+        rhs_(rhs),
         panels_(rank, dist, PanelType::from(rank.workspace, false),
                 PanelType::from(rank.workspace, true)) {}
 
@@ -66,6 +84,7 @@ class Cholesky {
 
  private:
   T* column(LocalTile t) const { return a_ + *dist_.begin(t) * n_; }
+  T* rhs_column(LocalTile t) const { return rhs_.columns + *dist_.begin(t) * rhs_.count; }
 
   bool looks_ahead(Step k) const { return *k + 1 < dist_.steps() && panels_.mine(k + 1); }
 
@@ -86,7 +105,7 @@ class Cholesky {
     PanelType& panel = panels_[k];
     panels_.claim(k);
     panel.reshape(dist_.rows_from(k + 1), dist_.rows(tile), dist_.rows(tile),
-                  rank_.plan.panel_parts());
+                  rank_.plan.panel_parts(), rhs_.count, rhs_rows(rhs_.count));
     const int next = *k + 1 < dist_.steps() ? panels_.owner(k + 1) : -1;
     for (Size part = 0; part < panel.parts(); ++part) {
       if (panels_.mine(k)) {
@@ -108,6 +127,9 @@ class Cholesky {
       const Tile tile = dist_.tile(k);
       const T* const columns = column(tile.local);
       panel.pack_with_head(lane, columns, n_, columns + *dist_.global_begin(tile));
+      if (rhs_.count > 0) {
+        panel.pack_rhs(lane, rhs_column(tile.local), rhs_.count);
+      }
     }
     panel.factor(lane, part, dist_.eliminated(k), info_);
     if (part + 1 == panel.parts()) {
@@ -124,6 +146,9 @@ class Cholesky {
     T* const diagonal = columns + *dist_.global_begin(tile);
     panel.unpack_head(lane, diagonal, n_);
     panel.unpack(lane, columns, n_);
+    if (rhs_.count > 0) {
+      panel.unpack_rhs(lane, rhs_column(tile.local), rhs_.count);
+    }
     if (inverse_) {
       const Size nb = dist_.tile_size();
       Device::template invert_lower<T>(lane, dist_.rows(tile), diagonal, n_,
@@ -149,6 +174,9 @@ class Cholesky {
       }
       for_blocks(k, next, next + 1, k + 1, Step(dist_.steps()), [&](const UpdateBlock& block) {
         panel.update_by(lane, part, block.row, block.m, block.col, block.n, a_ + block.offset, n_);
+      });
+      for_rhs(k, next, next + 1, [&](Size col, Size count, T* columns) {
+        panel.update_rhs_by(part, lane, col, count, columns, rhs_.count);
       });
     }
     panels_.looked(k);
@@ -189,6 +217,9 @@ class Cholesky {
       }
     }
     const PanelType& panel = panels_[k];
+    for_rhs(k, first, end, [&](Size col, Size count, T* columns) {
+      panel.update_rhs(lane, col, count, columns, rhs_.count);
+    });
     near_diagonal.for_each([&](const UpdateBlock& block, const UpdateBlock& stride, Size count) {
       panel.update_strided(lane, block.row, stride.row, block.m, block.col, stride.col, block.n,
                            a_ + block.offset, n_, stride.offset, count);
@@ -214,6 +245,17 @@ class Cholesky {
     }
   }
 
+  // What belongs to tile columns [j, stop) of the right-hand sides: a rank's rows of a panel follow
+  // each other.   Y(:, j .. stop - 1) -= Y_k L21(j .. stop - 1, :)^H
+  template <class Visit>
+  void for_rhs(Step k, LocalTile j, LocalTile stop, const Visit& visit) {
+    if (rhs_.count == 0 || j >= stop) {
+      return;
+    }
+    const Size count = std::min(*dist_.begin(stop), dist_.local_size(me_)) - *dist_.begin(j);
+    visit(packed_position(panels_[k].ranges(), dist_.global_begin({me_, j})), count, rhs_column(j));
+  }
+
   void update_columns(typename Device::Lane& lane, Step k, LocalTile j, LocalTile stop, Step from,
                       Step to) {
     for_blocks(k, j, stop, from, to, [&](const UpdateBlock& block) {
@@ -228,6 +270,7 @@ class Cholesky {
   T* a_;
   T* inverse_;
   Info* info_;
+  EliminatedRhs<T> rhs_;
   PanelBuffers<Device, PanelType> panels_;
 };
 
@@ -254,10 +297,12 @@ void invert_diagonal_tiles(Rank<Device>& rank, const Distribution& dist, const T
 }
 
 // a <- its Cholesky factor with panels of one kind; returns whether inverses have been left too.
+// There may be right-hand sides where the plan has eliminated_rhs().
 template <class Device, class T, class PanelType>
-bool eliminate(Rank<Device>& rank, const Distribution& dist, T* a, T* inverse, Info* info) {
+bool eliminate(Rank<Device>& rank, const Distribution& dist, T* a, T* inverse, Info* info,
+               EliminatedRhs<T> rhs) {
   if (rank.plan.request().order == Order::relabelled || dist.ranks() == 1) {
-    Cholesky<Device, T, PanelType>(rank, dist, a, inverse, info).run();
+    Cholesky<Device, T, PanelType>(rank, dist, a, inverse, info, rhs).run();
     return inverse != nullptr;
   }
   const Distribution dealt = rank.plan.cyclic();
@@ -270,17 +315,19 @@ bool eliminate(Rank<Device>& rank, const Distribution& dist, T* a, T* inverse, I
 
 // a <- its Cholesky factor in the plan's precision; inverse <- inverses of its diagonal tiles.
 template <class Device, class T>
-void factor_tiles(Rank<Device>& rank, const Distribution& dist, T* a, T* inverse, Info* info) {
+void factor_tiles(Rank<Device>& rank, const Distribution& dist, T* a, T* inverse, Info* info,
+                  EliminatedRhs<T> rhs) {
   if constexpr (Device::template splits<T>) {
     if (rank.plan.precision() == Precision::split) {
       UnitDiagonal<Device, T> unit(rank, dist);
       unit.scale(a);
-      eliminate<Device, T, SplitPanel<Device, T>>(rank, dist, a, nullptr, info);
+      unit.scale_rhs(rhs.count, rhs.columns);
+      eliminate<Device, T, SplitPanel<Device, T>>(rank, dist, a, nullptr, info, rhs);
       unit.unscale_factor(a);
       return invert_diagonal_tiles<Device, T>(rank, dist, a, inverse);
     }
   }
-  if (!eliminate<Device, T, Panel<Device, T>>(rank, dist, a, inverse, info)) {
+  if (!eliminate<Device, T, Panel<Device, T>>(rank, dist, a, inverse, info, rhs)) {
     invert_diagonal_tiles<Device, T>(rank, dist, a, inverse);
   }
 }
@@ -288,9 +335,10 @@ void factor_tiles(Rank<Device>& rank, const Distribution& dist, T* a, T* inverse
 // The whole of potrf: mirror the valid triangle if only one is valid, probe, factor, agree.
 //   a: room for the plan's matrix_rows() rows of A.
 //   saved_diagonal, tile_inverse: the two halves of aux, see aux_count().
+//   rhs: the plan's eliminated_rhs() of them, B^T on entry and Y on return.
 template <class Device, class T>
 void cholesky_factor(Rank<Device>& rank, Triangle valid, T* a, T* saved_diagonal, T* tile_inverse,
-                     Info* info) {
+                     Info* info, EliminatedRhs<T> rhs = {}) {
   auto& lane = rank.lanes.update;
   const Distribution dist = rank.plan.distribution();
   Device::reset(lane, info);
@@ -304,7 +352,7 @@ void cholesky_factor(Rank<Device>& rank, Triangle valid, T* a, T* saved_diagonal
   }
   hermitian_probe<Device, T>(rank, dist, a, info);
   save_diagonal_tiles<Device, T>(rank, dist, a, saved_diagonal);
-  factor_tiles<Device, T>(rank, dist, a, tile_inverse, info);
+  factor_tiles<Device, T>(rank, dist, a, tile_inverse, info, rhs);
   const bool natural = rank.plan.request().order == Order::natural;
   Device::set_phase(lane, natural ? Phase::natural_order : Phase::elimination_order,
                     rank.comm.rank(), info);

@@ -47,19 +47,25 @@ class CholeskySolve {
         sums_(rank.workspace.template get<T>(Buffer::partial_sums)),
         work_(rank.workspace.template get<T>(Buffer::tile_rhs_other)) {}
 
-  void run() {
+  void run() { solve_blocks(false); }
+  // x holds Y in this rank's rows: what is left is the backward sweep.
+  void run_backward() { solve_blocks(true); }
+
+ private:
+  using Ticket = typename Device::Ticket;
+
+  void solve_blocks(bool eliminated) {
     for (Size first = 0; first < nrhs_; first += rank_.plan.rhs_block()) {
       block_ = std::min(rank_.plan.rhs_block(), nrhs_ - first);
       column_ = first;
       begin();
-      forward();
+      if (!eliminated) {
+        forward();
+      }
       backward();
       end();
     }
   }
-
- private:
-  using Ticket = typename Device::Ticket;
 
   const T* factor(Tile t, GlobalIndex row) const { return l_ + *dist_.begin(t.local) * n_ + *row; }
   const T* diagonal(Tile t) const { return factor(t, dist_.global_begin(t)); }

@@ -12,6 +12,8 @@
 // Right-looking, one panel of look-ahead. LAPACK: xGETRF.
 #pragma once
 
+#include <functional>
+
 #include "algo/panel_buffers.h"
 #include "algo/rank.h"
 #include "algo/unit_rows.h"
@@ -40,7 +42,9 @@ class Lu {
                 PanelType::from(rank.workspace, dist.tile_size(), true)) {}
 
   // On return everything is ordered before later work of the update lane. *info is this rank's own.
-  void run() {
+  // after(k) is called when later work of the update lane finds tile k, and the first rows of all
+  // own columns up to those of step k, as they will stay.
+  void run(const std::function<void(Step)>& after = {}) {
     Device::iota(rank_.lanes.update, n_, rows_);
     panels_.begin();
     if (dist_.steps() > 0) {
@@ -54,6 +58,10 @@ class Lu {
       }
       update(k);  // the rest of the trailing matrix is brought up to date
       panels_.updated(k);
+      if (after) {
+        panels_.follow_look_ahead(k, rank_.lanes.update);
+        after(k);
+      }
     }
     panels_.end();
     interchange_left_columns();
@@ -194,23 +202,29 @@ class Lu {
 };
 
 // What solves with the factor need: inverses of the diagonal tiles, twice a tile x tile block per
-// local tile, of L, then of U. Two lanes share the work, each operation of which is small.
+// local tile, of L, then of U. This is one of them.
+template <class Device, class T>
+void invert_lu_tile(Rank<Device>& rank, typename Device::Lane& of_l, typename Device::Lane& of_u,
+                    const Distribution& dist, LocalTile t, const T* a, T* inverse) {
+  const Tile tile{rank.comm.rank(), t};
+  const Size n = dist.size();
+  const Size nb = dist.tile_size();
+  const T* const diagonal = a + *dist.begin(t) * n + dist.eliminated(dist.step(tile));
+  T* const lower = inverse + *t * nb * nb;
+  T* const upper = lower + dist.capacity_tiles() * nb * nb;
+  Device::template invert_triangle<T>(of_l, Uplo::lower, Diag::unit, dist.rows(tile), diagonal, n,
+                                      lower, nb);
+  Device::template invert_triangle<T>(of_u, Uplo::upper, Diag::non_unit, dist.rows(tile), diagonal,
+                                      n, upper, nb);
+}
+
+// All of them: two lanes share the work, each operation of which is small.
 template <class Device, class T>
 void invert_lu_tiles(Rank<Device>& rank, const Distribution& dist, const T* a, T* inverse) {
   auto& lanes = rank.lanes;
-  const int me = rank.comm.rank();
-  const Size n = dist.size();
-  const Size nb = dist.tile_size();
-  const Size half = dist.capacity_tiles() * nb * nb;
   lanes.panel.wait(lanes.update.record());
-  for (LocalTile t(0); *t < dist.local_tiles(me); ++t) {
-    const Tile tile{me, t};
-    const T* const diagonal = a + *dist.begin(t) * n + dist.eliminated(dist.step(tile));
-    T* const of_l = inverse + *t * nb * nb;
-    Device::template invert_triangle<T>(lanes.panel, Uplo::lower, Diag::unit, dist.rows(tile),
-                                        diagonal, n, of_l, nb);
-    Device::template invert_triangle<T>(lanes.update, Uplo::upper, Diag::non_unit, dist.rows(tile),
-                                        diagonal, n, of_l + half, nb);
+  for (LocalTile t(0); *t < dist.local_tiles(rank.comm.rank()); ++t) {
+    invert_lu_tile<Device, T>(rank, lanes.panel, lanes.update, dist, t, a, inverse);
   }
   lanes.update.wait(lanes.panel.record());
 }
@@ -233,14 +247,11 @@ void eliminate_columns(Rank<Device>& rank, const Distribution& dist, T* a, std::
   Lu<Device, T>(rank, dist, a, pivots, rows, info).run();
 }
 
-// The whole of getrf: look for what is not finite, factor, agree.
-//   inverse: the aux operand, null if it is empty. pivots: 2 n integers, see Lu: pivots, then rows;
-//   the same on all ranks. *info: the first equation, in elimination order, that depends on earlier
-//   ones.
+// What comes before and after the elimination.
 template <class Device, class T>
-void lu_factor(Rank<Device>& rank, T* a, T* inverse, std::int32_t* pivots, Info* info) {
+void begin_lu_factor(Rank<Device>& rank, const Distribution& dist, const T* a, T* inverse,
+                     Info* info) {
   auto& lane = rank.lanes.update;
-  const Distribution dist = rank.plan.distribution();
   const Size n = dist.size();
   Device::reset(lane, info);
   if (inverse) {  // also the places that no tile covers
@@ -248,14 +259,29 @@ void lu_factor(Rank<Device>& rank, T* a, T* inverse, std::int32_t* pivots, Info*
     Device::template fill<T>(lane, count, 1, T(0), T(0), inverse, count);
   }
   Device::template check_finite<T>(lane, n, dist.local_size(rank.comm.rank()), a, n, info);
-  eliminate_columns<Device, T>(rank, dist, a, pivots, info);
-  if (inverse) {
-    invert_lu_tiles<Device, T>(rank, dist, a, inverse);
-  }
+}
+template <class Device>
+void agree_on_lu_factor(Rank<Device>& rank, Info* info) {
+  auto& lane = rank.lanes.update;
   Device::set_phase(lane, Phase::natural_order, rank.comm.rank(), info);
   auto agreed = rank.comm.agree(lane, info);
   lane.wait(agreed);
   Device::name_equation(lane, info);
+}
+
+// The whole of getrf: look for what is not finite, factor, agree.
+//   inverse: the aux operand, null if it is empty. pivots: 2 n integers, see Lu: pivots, then rows;
+//   the same on all ranks. *info: the first equation, in elimination order, that depends on earlier
+//   ones.
+template <class Device, class T>
+void lu_factor(Rank<Device>& rank, T* a, T* inverse, std::int32_t* pivots, Info* info) {
+  const Distribution dist = rank.plan.distribution();
+  begin_lu_factor<Device, T>(rank, dist, a, inverse, info);
+  eliminate_columns<Device, T>(rank, dist, a, pivots, info);
+  if (inverse) {
+    invert_lu_tiles<Device, T>(rank, dist, a, inverse);
+  }
+  agree_on_lu_factor(rank, info);
 }
 
 }  // namespace jaxmg

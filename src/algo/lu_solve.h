@@ -28,6 +28,8 @@
 
 #include <algorithm>
 #include <limits>
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include "algo/rank.h"
@@ -74,6 +76,30 @@ class LuSolve {
       }
       wait_for_sent();
     }
+  }
+
+  // A x = b for all right-hand sides at once, the forward sweep going along with the factorisation:
+  // begin(), then forward(k) as soon as tile k, and rows 0 .. first(k + 1) - 1 of all own columns,
+  // are final, then backward().
+  void begin() {
+    block_ = nrhs_;
+    column_ = 0;
+    begin_sweep(Sweep::forward);
+  }
+  void forward(Step k) {
+    const Watch watch = watch_step(Sweep::forward, *k);
+    take_latest();
+    Ticket part = make_part(Sweep::forward, k);
+    if (dist_.tile(k).rank != me_) {
+      latest_ = std::move(part);
+      latest_step_ = k;
+    }
+  }
+  void backward() {
+    take_latest();
+    substitute(Sweep::backward);
+    put_in_place();
+    wait_for_sent();
   }
 
  private:
@@ -126,53 +152,81 @@ class LuSolve {
 
   // Y U = B Q, or Z L = Y in the place of Y
   void substitute(Sweep sweep) {
+    begin_sweep(sweep);
+    for (Size place = 0; place < dist_.steps(); ++place) {
+      substitute_step(sweep, place);
+    }
+  }
+
+  void begin_sweep(Sweep sweep) {
+    next_ = LocalTile(sweep == Sweep::forward ? 0 : dist_.local_tiles(me_) - 1);
+    begin_tile(sweep, 0, 0);
+  }
+
+  void substitute_step(Sweep sweep, Size place) {
+    const Watch watch = watch_step(sweep, place);
+    const Step k = step_at(sweep, place);
+    Ticket part = make_part(sweep, k);
+    if (dist_.tile(k).rank != me_) {
+      take_part(k, part);
+    }
+  }
+
+  // The part of step k, on its way from the owner of its tile, who goes on with its next tile; the
+  // ticket is that of all others.
+  Ticket make_part(Sweep sweep, Step k) {
     auto& lane = rank_.lanes.update;
     const bool forward = sweep == Sweep::forward;
-    LocalTile next(forward ? 0 : dist_.local_tiles(me_) - 1);
-    begin(sweep, next, 0, 0);
-    for (Size place = 0; place < dist_.steps(); ++place) {
-      const Watch watch = watch_step(sweep, place);
-      const Step k = step_at(sweep, place);
-      const Tile tile = dist_.tile(k);
-      const bool mine = tile.rank == me_;
-      if (mine) {
-        solve_tile(tile, forward ? Uplo::upper : Uplo::lower, Op::none, parts(k));
-      }
-      Ticket known =
-          rank_.comm.broadcast(lane, parts(k), block_ * width(k), dtype_of<T>, tile.rank);
-      if (mine) {
-        sent(k) = std::move(known);
-        next += forward ? 1 : -1;
-        const Size solved = forward ? 0 : first(k);
-        begin(sweep, next, solved, forward ? first(k) + width(k) : n_ - solved);
-      } else {
-        lane.wait(known);
-        subtract(next, first(k), width(k));
-      }
+    const Tile tile = dist_.tile(k);
+    const bool mine = tile.rank == me_;
+    if (mine) {
+      solve_tile(tile, forward ? Uplo::upper : Uplo::lower, Op::none, parts(k));
+    }
+    Ticket known = rank_.comm.broadcast(lane, parts(k), block_ * width(k), dtype_of<T>, tile.rank);
+    if (mine) {
+      sent(k) = std::move(known);
+      known = {};
+      next_ += forward ? 1 : -1;
+      const Size solved = forward ? 0 : first(k);
+      begin_tile(sweep, solved, forward ? first(k) + width(k) : n_ - solved);
+    }
+    return known;
+  }
+
+  void take_part(Step k, Ticket& part) {
+    rank_.lanes.update.wait(part);
+    subtract(first(k), width(k));
+  }
+
+  // The part that has had a step of the factorisation to arrive.
+  void take_latest() {
+    if (latest_step_) {
+      take_part(*latest_step_, latest_);
+      latest_step_.reset();
     }
   }
 
   // Right-hand sides of the next own tile, less what is known by now: these rows.
-  void begin(Sweep sweep, LocalTile next, Size first, Size count) {
-    if (!has_tile(next)) {
+  void begin_tile(Sweep sweep, Size first, Size count) {
+    if (!has_tile(next_)) {
       return;
     }
     auto& lane = rank_.lanes.update;
-    const Tile t{me_, next};
+    const Tile t{me_, next_};
     const Step k = dist_.step(t);
     wait_for_sent(k);  // others have what lies there
     if (sweep == Sweep::forward) {
       Device::template copy<T>(lane, block_, dist_.rows(t), solution(t), nrhs_, parts(k), block_);
     }
-    subtract(next, first, count);
+    subtract(first, count);
   }
 
-  // parts of own tile `next` <- themselves - parts in these rows times the rows of its column
-  void subtract(LocalTile next, Size first, Size count) {
-    if (!has_tile(next) || count == 0) {
+  // parts of the next own tile <- themselves - parts in these rows times the rows of its column
+  void subtract(Size first, Size count) {
+    if (!has_tile(next_) || count == 0) {
       return;
     }
-    const Tile t{me_, next};
+    const Tile t{me_, next_};
     Device::template gemm<T>(rank_.lanes.update, Op::none, Op::none, block_, dist_.rows(t), count,
                              T(-1), parts_ + first * block_, block_, factor(t, first), n_, T(1),
                              parts(dist_.step(t)), block_);
@@ -287,9 +341,12 @@ class LuSolve {
   T* parts_;
   T* later_;
   T* work_;
-  std::vector<Ticket> sent_;  // by step: its latest message from here
-  Size block_ = 0;            // right-hand sides in work
-  Size column_ = 0;           // the first of them
+  std::vector<Ticket> sent_;         // by step: its latest message from here
+  LocalTile next_{0};                // own tile that parts are taken from
+  Ticket latest_;                    // of the part that has not been taken yet,
+  std::optional<Step> latest_step_;  // and its step
+  Size block_ = 0;                   // right-hand sides in work
+  Size column_ = 0;                  // the first of them
 };
 
 // x <- A^-1 b or A^-T b, on the form of b that the plan names; NaN on every rank if the

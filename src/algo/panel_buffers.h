@@ -93,6 +93,9 @@ class PanelBuffers {
     wait_for(lane, {slot.looked, slot.updated, slots_[parity(k + 1)].updated});
   }
 
+  // Later work of `lane` follows that with panel k in the panel lane.
+  void follow_look_ahead(Step k, Lane& lane) const { wait_for(lane, {slots_[parity(k)].looked}); }
+
   void looked(Step k) { slots_[parity(k)].looked = rank_.lanes.panel.record(); }
   void kept(Step k) { slots_[parity(k)].kept = rank_.lanes.panel.record(); }
 

@@ -2,6 +2,7 @@
 // rounding, for arithmetic with a narrow range of exponents.
 //
 //   M' = D M D,  d_i = 2^-round(log2(m_ii) / 2);   M' = L' L'^H  =>  M = L L^H with L = D^-1 L'
+//   B' = B D,                              Y' = B' L'^-H  =  B L^-H = Y
 #pragma once
 
 #include "algo/rank.h"
@@ -35,6 +36,13 @@ class UnitDiagonal {
       lane.wait(gathered);
     }
     Device::template scale<T>(lane, n, own, scale_, mine, a, n);
+  }
+
+  // b (m x L) <- B D, after scale().
+  void scale_rhs(Size m, T* b) {
+    const int me = rank_.comm.rank();
+    Device::template scale<T>(rank_.lanes.update, m, dist_.local_size(me), nullptr,
+                              scale_ + me * dist_.capacity(), b, m);
   }
 
   // What a factorisation of the scaled matrix left, as if it had not been scaled: L in the tiles

@@ -12,6 +12,11 @@ namespace {
 
 constexpr Size kAlignment = 256;  // of every scratch buffer, in bytes
 constexpr Size kMaxRhsBlock = 512;
+// Right-hand sides that are eliminated with a matrix travel with its panels and lengthen them;
+// many of them are solved for just as fast on their own.
+constexpr Size kMostEliminatedRhs = 64;
+// Panels keep their alignment: rows of right-hand sides are added in lots of so many.
+constexpr Size kRhsRows = 16;
 constexpr Size kWidestLuTile =
     1024;  // on a GPU a block's shared memory holds a column's moved rows
 // Of n, nrhs, tile and columns: then no product of two of them, in bytes, exceeds 2^60.
@@ -44,7 +49,7 @@ Size choose_tile(const PlanRequest& q) {
   if (q.routine == Routine::trsm && q.ranks == 1) {
     return rows;  // nobody waits for a part of it
   }
-  if (q.order == Order::natural && q.routine == Routine::potrf) {
+  if (q.order == Order::natural && factors_by_cholesky(q.routine)) {
     // Tiles that divide a shard are dealt out in place: see matrix_rows().
     for (Size d = tile; 4 * d > tile; --d) {
       if (rows % d == 0) {
@@ -66,7 +71,7 @@ Size choose_band(const PlanRequest& q) {
 }
 
 Size choose_group(const PlanRequest& q, Size tile) {
-  if (q.routine == Routine::potrf && q.order == Order::natural) {
+  if (factors_by_cholesky(q.routine) && q.order == Order::natural) {
     return 1;  // tiles that were dealt out do not follow each other in the matrix
   }
   if (q.group > 0) {
@@ -79,7 +84,7 @@ Size choose_group(const PlanRequest& q, Size tile) {
 // its way and what the next one needs of it go on beside the making of the rest. Half-precision
 // parts of numbers are made of whole panels.
 Size choose_panel_parts(const PlanRequest& q, Precision precision) {
-  if (q.routine != Routine::potrf || precision != Precision::native) {
+  if (!factors_by_cholesky(q.routine) || precision != Precision::native) {
     return 1;
   }
   if (q.parts > 0) {
@@ -88,7 +93,27 @@ Size choose_panel_parts(const PlanRequest& q, Precision precision) {
   return q.platform == Platform::cuda && q.ranks > 1 && q.n >= 4096 && q.n < 49152 ? 4 : 1;
 }
 
+// Not where tiles are dealt out, since right-hand sides stay where they are, and not where the
+// factors are scaled afterwards.
+Size choose_eliminated_rhs(const PlanRequest& q, Precision precision) {
+  if (q.nrhs > kMostEliminatedRhs) {
+    return 0;
+  }
+  const bool cholesky =
+      q.routine == Routine::posv && (q.order == Order::relabelled || q.ranks == 1);
+  const bool lu = q.routine == Routine::gesv && precision == Precision::native;
+  return cholesky || lu ? q.nrhs : 0;
+}
+
 }  // namespace
+
+bool factors_by_cholesky(Routine routine) {
+  return routine == Routine::potrf || routine == Routine::posv;
+}
+
+Size rhs_rows(Size eliminated_rhs) {
+  return round_up(eliminated_rhs, kRhsRows);
+}
 
 Plan::Plan(const PlanRequest& request) : request_(request) {
   const PlanRequest& q = request_;
@@ -100,7 +125,7 @@ Plan::Plan(const PlanRequest& request) : request_(request) {
         ", columns = " + std::to_string(q.columns));
   }
   decide();
-  const Decisions decided = {tile_, group_, precision_, rhs_block_, matrix_rows_};
+  const Decisions decided = {tile_, group_, precision_, rhs_block_, matrix_rows_, eliminated_rhs_};
   EntryList list;
   if (q.backend == Backend::native) {
     add_cholesky_entries(q, decided, list);
@@ -133,7 +158,7 @@ void Plan::decide() {
   }
   group_ = choose_group(q, tile_);
   if (q.platform == Platform::cuda && q.type == DType::f32 &&
-      (q.routine == Routine::potrf || q.routine == Routine::getrf)) {
+      (factors_by_cholesky(q.routine) || factors_by_lu(q.routine))) {
     precision_ = q.precision;
   }
   if (q.routine == Routine::syevd && q.backend == Backend::native) {
@@ -154,9 +179,10 @@ void Plan::decide() {
     rhs_block_ = vendor_rhs_block(q);
   }
   panel_parts_ = choose_panel_parts(q, precision_);
+  eliminated_rhs_ = choose_eliminated_rhs(q, precision_);
 
   matrix_rows_ = factor_rows();
-  if (q.routine == Routine::potrf && q.order == Order::natural) {
+  if (factors_by_cholesky(q.routine) && q.order == Order::natural) {
     matrix_rows_ = std::max(matrix_rows_, cyclic().capacity());
   }
 }
@@ -229,6 +255,10 @@ double Plan::flops() const {
     case Routine::potrs:
     case Routine::getrs:
       return unit * 2.0 * n * n * k;
+    case Routine::posv:
+      return unit * n * n * (n / 3.0 + 2.0 * k);
+    case Routine::gesv:
+      return unit * n * n * (n * 2.0 / 3.0 + 2.0 * k);
     case Routine::trsm:
       return unit * n * n * k;
     case Routine::cholupdate:
@@ -340,10 +370,10 @@ std::string Plan::json() const {
   out << "{\"routine\":\"" << name(request_.routine) << "\",\"n\":" << request_.n
       << ",\"nrhs\":" << request_.nrhs << ",\"ranks\":" << request_.ranks << ",\"tile\":" << tile_
       << ",\"group\":" << group_ << ",\"panel_parts\":" << panel_parts_
-      << ",\"rhs_block\":" << rhs_block_ << ",\"matrix_rows\":" << matrix_rows_
-      << ",\"factor_rows\":" << factor_rows() << ",\"aux_count\":" << aux_count()
-      << ",\"scratch_bytes\":" << scratch_bytes_ << ",\"total_bytes\":" << total_bytes()
-      << ",\"flops\":" << flops() << ",\"entries\":[";
+      << ",\"eliminated_rhs\":" << eliminated_rhs_ << ",\"rhs_block\":" << rhs_block_
+      << ",\"matrix_rows\":" << matrix_rows_ << ",\"factor_rows\":" << factor_rows()
+      << ",\"aux_count\":" << aux_count() << ",\"scratch_bytes\":" << scratch_bytes_
+      << ",\"total_bytes\":" << total_bytes() << ",\"flops\":" << flops() << ",\"entries\":[";
   bool first = true;
   for (const Entry& e : entries_) {
     out << (first ? "" : ",") << "{\"buffer\":\"" << name(e.buffer) << "\",\"place\":\""

@@ -148,6 +148,8 @@ class Plan {
   Size group() const { return group_; }
   // Runs of columns in which a panel of a Cholesky factorisation is made and sent.
   Size panel_parts() const { return panel_parts_; }
+  // Right-hand sides that are eliminated together with the matrix: all of them, or none.
+  Size eliminated_rhs() const { return eliminated_rhs_; }
   // What was asked for, where the platform and the element type have it.
   Precision precision() const { return precision_; }
   // Right-hand sides that go through a solve together.
@@ -183,6 +185,7 @@ class Plan {
   Size tile_ = 1;
   Size group_ = 1;
   Size panel_parts_ = 1;
+  Size eliminated_rhs_ = 0;
   Precision precision_ = Precision::native;
   Size rhs_block_ = 1;
   Size matrix_rows_ = 0;
@@ -198,8 +201,14 @@ bool lu_inverts(const PlanRequest& request);
 // The same beside an LU factor: those inverses.
 Size lu_aux_count(const PlanRequest& request, Size tile);
 
-// getrf, getrs, getdet, getri
+// potrf, posv
+bool factors_by_cholesky(Routine routine);
+// Rows that a panel has room for below those of the matrix, for so many right-hand sides.
+Size rhs_rows(Size eliminated_rhs);
+// getrf, getrs, getdet, getri, gesv
 bool is_lu(Routine routine);
+// getrf, gesv
+bool factors_by_lu(Routine routine);
 // geqrf, ormqr, orgqr, qr_r, geqrs
 bool is_qr(Routine routine);
 

@@ -10,7 +10,7 @@ Size diagonal_count(Size n, int ranks, Size tile) {
   return ceil_div(ceil_div(n, ranks), tile) * tile * tile;
 }
 
-// Of locate too.
+// Of locate and posv too.
 void add_potrf_entries(const PlanRequest& q, const Decisions& decided, EntryList& list) {
   const Size tile = decided.tile;
   const Size rows = ceil_div(q.n, q.ranks);
@@ -20,21 +20,22 @@ void add_potrf_entries(const PlanRequest& q, const Decisions& decided, EntryList
   list.argument(Buffer::matrix, t, decided.matrix_rows * q.n);
   list.result(Buffer::saved_diagonal, t, tiles);
   list.result(Buffer::tile_inverse, t, tiles);
-  list.scratch(Buffer::panel_even, t, q.n * tile);
-  list.scratch(Buffer::panel_odd, t, q.n * tile);
+  const Size panel = (q.n + rhs_rows(decided.eliminated_rhs)) * tile;
+  list.scratch(Buffer::panel_even, t, panel);
+  list.scratch(Buffer::panel_odd, t, panel);
   if (decided.precision == Precision::split) {
     const Size scales = q.ranks * rows;
     list.scratch(Buffer::split_even, DType::f32, 2 * q.n * tile);
     list.scratch(Buffer::row_scale, real, scales);
     list.scratch(Buffer::inverse_scale, real, scales);
   }
-  if (q.routine == Routine::potrf) {
+  if (factors_by_cholesky(q.routine)) {
     list.scratch(Buffer::probe_vector, t, q.n);
     list.scratch(Buffer::probe_product, t, q.n);
     list.scratch(Buffer::probe_transpose, t, q.n);
     list.scratch(Buffer::probe_result, real, 4);
   }
-  if (q.routine == Routine::potrf && q.order == Order::natural) {
+  if (factors_by_cholesky(q.routine) && q.order == Order::natural) {
     const Size count = dealing_staging_count(q, decided.matrix_rows, tile);
     list.scratch(Buffer::send_staging, t, count);
     list.scratch(Buffer::receive_staging, t, count);
@@ -43,6 +44,13 @@ void add_potrf_entries(const PlanRequest& q, const Decisions& decided, EntryList
     list.scratch(Buffer::send_staging, t, count);
     list.scratch(Buffer::receive_staging, t, count);
   }
+}
+
+void add_solution_entries(const PlanRequest& q, const Decisions& decided, EntryList& list) {
+  const Size rows = q.replicated_rhs ? q.n : ceil_div(q.n, q.ranks);
+  list.result(Buffer::right_hand_side, q.type, rows * q.nrhs);
+  list.scratch(Buffer::partial_sums, q.type, decided.rhs_block * q.n);
+  list.scratch(Buffer::tile_rhs_other, q.type, decided.rhs_block * decided.tile);
 }
 
 }  // namespace
@@ -65,9 +73,11 @@ void add_cholesky_entries(const PlanRequest& q, const Decisions& decided, EntryL
       list.argument(Buffer::matrix, t, rows * q.n);
       list.argument(Buffer::saved_diagonal, t, tiles);
       list.argument(Buffer::tile_inverse, t, tiles);
-      list.result(Buffer::right_hand_side, t, (q.replicated_rhs ? q.n : rows) * q.nrhs);
-      list.scratch(Buffer::partial_sums, t, decided.rhs_block * q.n);
-      list.scratch(Buffer::tile_rhs_other, t, decided.rhs_block * tile);
+      add_solution_entries(q, decided, list);
+      break;
+    case Routine::posv:
+      add_potrf_entries(q, decided, list);
+      add_solution_entries(q, decided, list);
       break;
     case Routine::potri: {
       const Size count = mirror_staging_count(q, rows, tile);

@@ -33,6 +33,7 @@ struct Decisions {
   Precision precision;
   Size rhs_block;
   Size matrix_rows;
+  Size eliminated_rhs;
 };
 
 // Elements of one staging buffer of a redistribution.
@@ -49,9 +50,9 @@ Size vendor_rows(Size n, int ranks, Size tile);
 Size vendor_rhs_block(const PlanRequest& request);
 void add_vendor_entries(const PlanRequest& request, const Decisions& decided, EntryList& list);
 
-// potrf, potrs, logdet, locate, potri
+// potrf, potrs, logdet, locate, potri, posv
 void add_cholesky_entries(const PlanRequest& request, const Decisions& decided, EntryList& list);
-// getrf, getrs, getdet, getri
+// getrf, getrs, getdet, getri, gesv
 void add_lu_entries(const PlanRequest& request, const Decisions& decided, EntryList& list);
 // trsm, cholupdate
 void add_triangular_entries(const PlanRequest& request, const Decisions& decided, EntryList& list);

@@ -7,7 +7,11 @@ namespace jaxmg {
 
 bool is_lu(Routine routine) {
   return routine == Routine::getrf || routine == Routine::getrs || routine == Routine::getdet ||
-         routine == Routine::getri;
+         routine == Routine::getri || routine == Routine::gesv;
+}
+
+bool factors_by_lu(Routine routine) {
+  return routine == Routine::getrf || routine == Routine::gesv;
 }
 
 bool lu_inverts(const PlanRequest& q) {
@@ -82,6 +86,12 @@ void add_lu_entries(const PlanRequest& q, const Decisions& decided, EntryList& l
   switch (q.routine) {
     case Routine::getrf:
       add_getrf_entries(q, decided, list);
+      break;
+    case Routine::gesv:
+      add_getrf_entries(q, decided, list);
+      list.result(Buffer::right_hand_side, t, (q.replicated_rhs ? q.n : rows) * q.nrhs);
+      list.scratch(Buffer::partial_sums, t, decided.rhs_block * q.n);
+      list.scratch(Buffer::tile_rhs, t, decided.rhs_block * tile);
       break;
     case Routine::getrs:
       list.argument(Buffer::matrix, t, rows * q.n);

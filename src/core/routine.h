@@ -28,12 +28,14 @@ enum class Routine {
   trsm,        // solution with a triangular matrix
   cholupdate,  // factor of a matrix to which something of low rank has been added
   getri,       // inverse from an LU factor
+  posv,        // Cholesky factorisation and solution in one
+  gesv,        // LU factorisation and solution in one
 };
 
 inline constexpr auto kRoutineNames = std::to_array<std::string_view>({
     "potrf", "potrs", "logdet", "locate",     "mirror", "cyclic", "potri",
     "getrf", "getrs", "getdet", "geqrf",      "ormqr",  "orgqr",  "qr_r",
-    "geqrs", "syevd", "trsm",   "cholupdate", "getri",
+    "geqrs", "syevd", "trsm",   "cholupdate", "getri",  "posv",   "gesv",
 });
 inline constexpr std::size_t kRoutines = kRoutineNames.size();
 

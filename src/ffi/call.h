@@ -31,6 +31,8 @@ enum jaxmg_routine : std::int32_t {
   JAXMG_TRSM,
   JAXMG_CHOLUPDATE,
   JAXMG_GETRI,
+  JAXMG_POSV,
+  JAXMG_GESV,
 };
 enum jaxmg_dtype : std::int32_t {
   JAXMG_F32 = 0,

@@ -217,7 +217,7 @@ class RankCall {
   }
 
   static tile::PanelRows panel_rows(const PlanRequest& request, Size tile) {
-    return {orthonormal_rows(request, tile), request.routine == Routine::getrf ? request.n : 0};
+    return {orthonormal_rows(request, tile), factors_by_lu(request.routine) ? request.n : 0};
   }
 
   // Everything that can fail before work has been enqueued.

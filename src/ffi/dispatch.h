@@ -7,6 +7,7 @@
 #include "algo/cholesky.h"
 #include "algo/cholesky_inverse.h"
 #include "algo/cholesky_logdet.h"
+#include "algo/cholesky_posv.h"
 #include "algo/cholesky_solve.h"
 #include "algo/cholesky_update.h"
 #include "algo/cyclic.h"
@@ -34,6 +35,11 @@ void run_routine(Rank<Device>& rank, const CallKind& kind, const Operands& o) {
     case Routine::potrf:
       return cholesky_factor<Device, T>(rank, static_cast<Triangle>(kind.triangle), matrix,
                                         saved_diagonal, tile_inverse, o.info);
+    case Routine::posv: {
+      T* const x = static_cast<T*>(o.solution);
+      return cholesky_posv<Device, T>(rank, static_cast<Triangle>(kind.triangle), matrix,
+                                      saved_diagonal, tile_inverse, o.info, x);
+    }
     case Routine::potrs: {
       T* const x = static_cast<T*>(o.solution);
       return cholesky_solve<Device, T>(rank, matrix, tile_inverse, o.info, x, x);
@@ -51,6 +57,7 @@ void run_routine(Rank<Device>& rank, const CallKind& kind, const Operands& o) {
     case Routine::getrs:
     case Routine::getdet:
     case Routine::getri:
+    case Routine::gesv:
       return run_lu_routine<Device, T>(rank, o);
     case Routine::geqrf:
     case Routine::ormqr:

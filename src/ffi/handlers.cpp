@@ -128,6 +128,10 @@ const char* name_of(jaxmg_routine routine) {
       return "jaxmg_cholupdate";
     case JAXMG_GETRI:
       return "jaxmg_getri";
+    case JAXMG_POSV:
+      return "jaxmg_posv";
+    case JAXMG_GESV:
+      return "jaxmg_gesv";
   }
   return "jaxmg";
 }
@@ -181,6 +185,11 @@ class Decoder {
         get(given, "precision", call_.precision);
         get(given, "triangle", call_.triangle);
         return get(given, "backend", call_.backend);
+      case JAXMG_POSV:
+        get(given, "natural", call_.natural);
+        get(given, "precision", call_.precision);
+        get(given, "triangle", call_.triangle);
+        return get(given, "replicated", call_.replicated);
       case JAXMG_POTRS:
         get(given, "natural", call_.natural);
         get(given, "replicated", call_.replicated);
@@ -191,6 +200,10 @@ class Decoder {
         get(given, "natural", call_.natural);
         get(given, "precision", call_.precision);
         return get(given, "backend", call_.backend);
+      case JAXMG_GESV:
+        get(given, "natural", call_.natural);
+        get(given, "precision", call_.precision);
+        return get(given, "replicated", call_.replicated);
       case JAXMG_GETRS:
         get(given, "transpose", call_.transpose);
         get(given, "replicated", call_.replicated);
@@ -366,6 +379,7 @@ ffi::Future execute(ffi::RunId run, std::int32_t ordinal, Site* site, ffi::Remai
 XLA_FFI_DEFINE_HANDLER_SYMBOL(jaxmg_instantiate, instantiate, ffi::Ffi::BindInstantiate().Attrs());
 XLA_FFI_DEFINE_HANDLER_SYMBOL(jaxmg_potrf, execute<JAXMG_POTRF>, JAXMG_BINDING);
 XLA_FFI_DEFINE_HANDLER_SYMBOL(jaxmg_potrs, execute<JAXMG_POTRS>, JAXMG_BINDING);
+XLA_FFI_DEFINE_HANDLER_SYMBOL(jaxmg_posv, execute<JAXMG_POSV>, JAXMG_BINDING);
 XLA_FFI_DEFINE_HANDLER_SYMBOL(jaxmg_logdet, execute<JAXMG_LOGDET>, JAXMG_BINDING);
 XLA_FFI_DEFINE_HANDLER_SYMBOL(jaxmg_locate, execute<JAXMG_LOCATE>, JAXMG_BINDING);
 XLA_FFI_DEFINE_HANDLER_SYMBOL(jaxmg_potri, execute<JAXMG_POTRI>, JAXMG_BINDING);
@@ -375,6 +389,7 @@ XLA_FFI_DEFINE_HANDLER_SYMBOL(jaxmg_cholupdate, execute<JAXMG_CHOLUPDATE>, JAXMG
 XLA_FFI_DEFINE_HANDLER_SYMBOL(jaxmg_cyclic, execute<JAXMG_CYCLIC>, JAXMG_BINDING);
 XLA_FFI_DEFINE_HANDLER_SYMBOL(jaxmg_getrf, execute<JAXMG_GETRF>, JAXMG_BINDING);
 XLA_FFI_DEFINE_HANDLER_SYMBOL(jaxmg_getrs, execute<JAXMG_GETRS>, JAXMG_BINDING);
+XLA_FFI_DEFINE_HANDLER_SYMBOL(jaxmg_gesv, execute<JAXMG_GESV>, JAXMG_BINDING);
 XLA_FFI_DEFINE_HANDLER_SYMBOL(jaxmg_getdet, execute<JAXMG_GETDET>, JAXMG_BINDING);
 XLA_FFI_DEFINE_HANDLER_SYMBOL(jaxmg_getri, execute<JAXMG_GETRI>, JAXMG_BINDING);
 XLA_FFI_DEFINE_HANDLER_SYMBOL(jaxmg_geqrf, execute<JAXMG_GEQRF>, JAXMG_BINDING);

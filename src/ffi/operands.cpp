@@ -75,6 +75,7 @@ CallKind call_kind(const jaxmg_call& call, const Context& context, Platform plat
     case Routine::logdet:
     case Routine::locate:
     case Routine::potri:
+    case Routine::posv:
       read_cholesky_kind(call, kind);
       break;
     case Routine::cyclic:
@@ -86,6 +87,7 @@ CallKind call_kind(const jaxmg_call& call, const Context& context, Platform plat
     case Routine::getrs:
     case Routine::getdet:
     case Routine::getri:
+    case Routine::gesv:
       read_lu_kind(call, kind);
       break;
     case Routine::geqrf:
@@ -117,6 +119,7 @@ Operands sort_operands(const jaxmg_call& call, const Plan& plan) {
     case Routine::logdet:
     case Routine::locate:
     case Routine::potri:
+    case Routine::posv:
       sort_cholesky_operands(call, plan, o);
       break;
     case Routine::cyclic: {
@@ -134,6 +137,7 @@ Operands sort_operands(const jaxmg_call& call, const Plan& plan) {
     case Routine::getrs:
     case Routine::getdet:
     case Routine::getri:
+    case Routine::gesv:
       sort_lu_operands(call, plan, o);
       break;
     case Routine::geqrf:

@@ -4,12 +4,14 @@
 //   -------------  ----------------------------------------  ---------------------------------
 //   jaxmg_potrf    a (rows, n)                               work = a, aux (count), info int32[8]
 //   jaxmg_potrs    work, aux, info, b (n or rows, nrhs)      x = b
+//   jaxmg_posv     a (rows, n), b (n or rows, nrhs)          x = b, work = a, aux, info int32[8]
 //   jaxmg_logdet   work, info                                real scalar
 //   jaxmg_locate   work, aux, info                           work, info
 //   jaxmg_potri    work, aux, info                           inverse = work
 //   jaxmg_cyclic   a (rows, columns)                         a
 //   jaxmg_getrf    a (rows, n)                               work = a, aux, pivots int32[2 n], info
 //   jaxmg_getrs    work, aux, pivots, info, b                x = b
+//   jaxmg_gesv     a (rows, n), b                            x = b, then as jaxmg_getrf
 //   jaxmg_getdet   work, pivots, info                        sign, logarithm (real)
 //   jaxmg_getri    work, pivots, info                        inverse = work
 //   jaxmg_geqrf    a (rows, columns)                         work = a, aux (count), info int32[8]
@@ -25,8 +27,9 @@
 //   jaxmg_trsm     a (rows, n), b (n or rows, nrhs)          x = b
 //   jaxmg_cholupdate   work, aux, info, v (n, k)             work, aux, info
 //
-// `rows` of jaxmg_potrf in natural order are those that the plan calls matrix_rows; of what a
-// vendor's library works on, a factor or the matrix of an eigenproblem, factor_rows.
+// `rows` of jaxmg_potrf and of a in jaxmg_posv in natural order are those that the plan calls
+// matrix_rows; of what a vendor's library works on, a factor or the matrix of an eigenproblem,
+// factor_rows.
 //
 // Matrices are row-major shards. A result that has an argument's name is aliased to it: they are
 // one buffer, unless XLA could not arrange it. In the QR family n is the number of rows of A,

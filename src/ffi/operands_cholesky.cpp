@@ -12,6 +12,14 @@ void read_cholesky_kind(const jaxmg_call& call, CallKind& kind) {
       q.precision = reader.precision();
       q.mirror = kind.triangle >= 0;
       break;
+    case Routine::posv:
+      reader.counts(3, 4);
+      kind.triangle = reader.triangle();
+      q.precision = reader.precision();
+      q.mirror = kind.triangle >= 0;
+      q.replicated_rhs = call.replicated != 0;
+      q.nrhs = reader.argument(2, "b", q.type, {kAny, kAny}).dims[1];
+      break;
     case Routine::potrs:
       reader.counts(5, 1);
       q.replicated_rhs = call.replicated != 0;
@@ -37,6 +45,17 @@ void sort_cholesky_operands(const jaxmg_call& call, const Plan& plan, Operands& 
       o.aux = r.result(1, "aux", q.type, {aux}).data;
       o.info = static_cast<Info*>(r.result(2, "info", DType::i32, {8}).data);
       break;
+    case Routine::posv: {
+      r.counts(3, 4);
+      const Size given = q.replicated_rhs ? n : rows;
+      o.matrix = in_place(o, r.argument(1, "a", q.type, {plan.matrix_rows(), n}),
+                          r.result(1, "work", q.type, {plan.matrix_rows(), n}));
+      o.solution = in_place(o, r.argument(2, "b", q.type, {given, q.nrhs}),
+                            r.result(0, "x", q.type, {given, q.nrhs}));
+      o.aux = r.result(2, "aux", q.type, {aux}).data;
+      o.info = static_cast<Info*>(r.result(3, "info", DType::i32, {8}).data);
+      break;
+    }
     case Routine::potrs: {
       r.counts(5, 1);
       const Size given = q.replicated_rhs ? n : rows;

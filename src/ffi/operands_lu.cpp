@@ -9,6 +9,12 @@ void read_lu_kind(const jaxmg_call& call, CallKind& kind) {
   if (q.routine == Routine::getrf) {
     q.precision = r.precision();
   }
+  if (q.routine == Routine::gesv) {
+    r.counts(3, 5);
+    q.precision = r.precision();
+    q.replicated_rhs = call.replicated != 0;
+    q.nrhs = r.argument(2, "b", q.type, {kAny, kAny}).dims[1];
+  }
   if (q.routine == Routine::getrs) {
     r.counts(6, 1);
     q.replicated_rhs = call.replicated != 0;
@@ -34,6 +40,18 @@ void sort_lu_operands(const jaxmg_call& call, const Plan& plan, Operands& o) {
       o.pivots = integers(r.result(2, "pivots", DType::i32, {2 * n}));
       o.info = static_cast<Info*>(r.result(3, "info", DType::i32, {8}).data);
       break;
+    case Routine::gesv: {
+      r.counts(3, 5);
+      const Size held = q.replicated_rhs ? n : rows;
+      o.matrix = in_place(o, r.argument(1, "a", q.type, {room, n}),
+                          r.result(1, "work", q.type, {room, n}));
+      o.solution = in_place(o, r.argument(2, "b", q.type, {held, q.nrhs}),
+                            r.result(0, "x", q.type, {held, q.nrhs}));
+      o.aux = r.result(2, "aux", q.type, {aux}).data;
+      o.pivots = integers(r.result(3, "pivots", DType::i32, {2 * n}));
+      o.info = static_cast<Info*>(r.result(4, "info", DType::i32, {8}).data);
+      break;
+    }
     case Routine::getrs: {
       r.counts(6, 1);
       const Size held = q.replicated_rhs ? n : rows;

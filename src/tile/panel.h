@@ -28,10 +28,15 @@ class Panel {
   // The step's remaining rows, in the order in which they are packed, and the panel's width. The
   // head is as many rows before them that are no part of the panel but travel with it. Parts are
   // runs of columns, all of one width but the last, that can be made and sent one after the other.
-  void reshape(std::vector<RowRange> rows, Size width, Size head = 0, Size parts = 1) {
+  // Right-hand sides are rows after them that go through the same operations: `rhs` of them, and
+  // room for `rhs_room`.
+  void reshape(std::vector<RowRange> rows, Size width, Size head = 0, Size parts = 1, Size rhs = 0,
+               Size rhs_room = 0) {
     ranges_ = std::move(rows);
     width_ = width;
     head_ = head;
+    rhs_ = rhs;
+    rhs_room_ = rhs_room;
     rows_ = ranges_.empty() ? 0 : ranges_.back().packed + ranges_.back().count;
     part_width_ = std::max<Size>(1, ceil_div(width, parts));
     parts_ = std::max<Size>(1, ceil_div(width, part_width_));
@@ -43,7 +48,7 @@ class Panel {
   }
 
   Size rows() const { return rows_; }
-  Size ld() const { return head_ + rows_; }
+  Size ld() const { return head_ + rows_ + rhs_room_; }
   Size width() const { return width_; }
   Size parts() const { return parts_; }
   std::span<const RowRange> ranges() const { return ranges_; }
@@ -69,15 +74,23 @@ class Panel {
     Device::template copy<T>(lane, head_, width_, diagonal, lda, buffer_, ld());
     pack(lane, a, lda);
   }
-  // Head and rows are factored, part by part, see factor_panel of tile/device.h.
+  // Head, rows and right-hand sides are factored, part by part, see factor_panel of tile/device.h.
   void factor(Lane& lane, Size part, Size position, Info* info) {
-    Device::template factor_panel<T>(lane, part_begin(part), part_begin(part + 1), head_, rows_,
-                                     buffer_, ld(), position, info);
+    Device::template factor_panel<T>(lane, part_begin(part), part_begin(part + 1), head_,
+                                     rows_ + rhs_, buffer_, ld(), position, info);
   }
   // The factor of the diagonal tile goes back to its place.
   void unpack_head(Lane& lane, T* diagonal, Size lda) const {
     Device::template copy_triangle<T>(lane, Uplo::lower, Diag::non_unit, head_, head_, buffer_,
                                       ld(), diagonal, lda);
+  }
+
+  // Columns of right-hand sides, b (rhs x width), to their rows, and back.
+  void pack_rhs(Lane& lane, const T* b, Size ldb) {
+    Device::template copy<T>(lane, rhs_, width_, b, ldb, buffer_ + head_ + rows_, ld());
+  }
+  void unpack_rhs(Lane& lane, T* b, Size ldb) const {
+    Device::template copy<T>(lane, rhs_, width_, buffer_ + head_ + rows_, ld(), b, ldb);
   }
 
   // How it travels.
@@ -101,6 +114,13 @@ class Panel {
                              part_begin(part + 1) - part_begin(part), T(-1), columns + row, ld(),
                              columns + col, ld(), T(1), c, ldc);
   }
+  // The same for other columns of the right-hand sides, b (rhs x n), with numbers as they are.
+  void update_rhs(Lane& lane, Size col, Size n, T* b, Size ldb) const {
+    Panel::update(lane, rows_, rhs_, col, n, b, ldb);
+  }
+  void update_rhs_by(Size part, Lane& lane, Size col, Size n, T* b, Size ldb) const {
+    Panel::update_by(part, lane, rows_, rhs_, col, n, b, ldb);
+  }
   // All of it for `count` blocks at constant distances, of which none overlaps another.
   void update_strided(Lane& lane, Size row, Size row_stride, Size m, Size col, Size col_stride,
                       Size n, T* c, Size ldc, Size c_stride, Size count) const {
@@ -123,6 +143,8 @@ class Panel {
   std::vector<RowRange> ranges_;
   Size rows_ = 0;
   Size head_ = 0;
+  Size rhs_ = 0;
+  Size rhs_room_ = 0;
   Size width_ = 0;
   Size parts_ = 1;
   Size part_width_ = 1;

@@ -6,6 +6,7 @@
 #include "algo/cholesky.h"
 #include "algo/cholesky_inverse.h"
 #include "algo/cholesky_logdet.h"
+#include "algo/cholesky_posv.h"
 #include "algo/cholesky_solve.h"
 #include "algo/cholesky_update.h"
 #include "algo/first_failing_minor.h"
@@ -45,15 +46,7 @@ struct Run {
     request.mirror = valid != Triangle::whole;
     const Plan plan(request);
     tile = plan.tile();
-    const Distribution dist = plan.distribution();
-    const Size aux = aux_count(n, ranks, tile) / 2;
-    info.resize(static_cast<std::size_t>(ranks));
-    for (int r = 0; r < ranks; ++r) {
-      shard.push_back(rows_of_rank(a, dist, r, false).data);
-      shard.back().resize(static_cast<std::size_t>(plan.matrix_rows() * n));
-      saved.emplace_back(static_cast<std::size_t>(aux));
-      inverse.emplace_back(static_cast<std::size_t>(aux));
-    }
+    load(a, plan);
     each_rank(plan, [&](Rank<Device>& rank, std::size_t r) {
       cholesky_factor<Device, T>(rank, valid, shard[r].data(), saved[r].data(), inverse[r].data(),
                                  &info[r]);
@@ -75,6 +68,21 @@ struct Run {
     return request;
   }
 
+  // The shards of a, and nothing beside them.
+  void load(const Matrix<T>& a, const Plan& plan) {
+    const Distribution dist = plan.distribution();
+    const auto aux = static_cast<std::size_t>(aux_count(n, ranks, tile) / 2);
+    const auto count = static_cast<std::size_t>(ranks);
+    info.assign(count, Info{});
+    saved.assign(count, std::vector<T>(aux));
+    inverse.assign(count, std::vector<T>(aux));
+    shard.clear();
+    for (int r = 0; r < ranks; ++r) {
+      shard.push_back(rows_of_rank(a, dist, r, false).data);
+      shard.back().resize(static_cast<std::size_t>(plan.matrix_rows() * n));
+    }
+  }
+
   template <class Program>
   void each_rank(const Plan& plan, const Program& program) {
     run_plan<Device>(plan, program);
@@ -92,6 +100,26 @@ struct Run {
       mine = rows_of_rank(b, dist, rank.comm.rank(), replicated);
       cholesky_solve<Device, T>(rank, shard[r].data(), inverse[r].data(), &info[r],
                                 mine.data.data(), mine.data.data());
+    });
+    return joined_rows(pieces, dist, replicated);
+  }
+
+  // Factors a, and solves, in one; everything else can be asked of the run afterwards.
+  Matrix<T> posv(const Matrix<T>& a, const Matrix<T>& b, bool replicated,
+                 Triangle valid = Triangle::whole) {
+    PlanRequest request = make_request(Routine::posv);
+    request.nrhs = b.cols;
+    request.replicated_rhs = replicated;
+    request.mirror = valid != Triangle::whole;
+    const Plan plan(request);
+    const Distribution dist = plan.distribution();
+    load(a, plan);
+    std::vector<Matrix<T>> pieces(static_cast<std::size_t>(ranks));
+    each_rank(plan, [&](Rank<Device>& rank, std::size_t r) {
+      Matrix<T>& mine = pieces[r];
+      mine = rows_of_rank(b, dist, rank.comm.rank(), replicated);
+      cholesky_posv<Device, T>(rank, valid, shard[r].data(), saved[r].data(), inverse[r].data(),
+                               &info[r], mine.data.data());
     });
     return joined_rows(pieces, dist, replicated);
   }

@@ -53,6 +53,37 @@ Bytes factor_and_use(const Problem& p, bool judge) {
   return bytes;
 }
 
+// Right-hand sides that are eliminated with the matrix.
+template <class T>
+Bytes factor_with_rhs(const Problem& p, bool judge) {
+  const auto a = random_hpd<T>(p.n, 3);
+  LateRun<T> run(a, p.ranks, p.tile, p.valid, p.group, p.order, p.parts, p.precision);
+  Bytes bytes;
+  for (const Size nrhs : {Size{1}, Size{17}}) {
+    const auto b = random_matrix<T>(p.n, nrhs, 5);
+    for (const bool replicated : {true, false}) {
+      const Matrix<T> x = run.posv(a, b, replicated, p.valid);
+      append(bytes, x.data);
+      append(bytes, run.lower().data);
+      if (judge) {
+        EXPECT_LE(solve_residual(a, b, x), 25);
+        EXPECT_LE(factor_residual(a, run), 25);
+        EXPECT_LE(solve_residual(a, b, run.solve(b, replicated)), 25);
+      }
+    }
+  }
+  return bytes;
+}
+
+template <class T>
+void expect_ordered_with_rhs(const Problem& p, int seeds) {
+  SCOPED_TRACE("ranks " + std::to_string(p.ranks) + " n " + std::to_string(p.n) + " tile " +
+               std::to_string(p.tile) + " group " + std::to_string(p.group) + " parts " +
+               std::to_string(p.parts));
+  expect_same_with_every_schedule(p.ranks, seeds,
+                                  [&](bool judge) { return factor_with_rhs<T>(p, judge); });
+}
+
 template <class T>
 void expect_ordered(const Problem& p, int seeds) {
   SCOPED_TRACE("n " + std::to_string(p.n) + " tile " + std::to_string(p.tile) + " group " +
@@ -78,6 +109,24 @@ TEST(DeferredCholeskyTest, PanelsInParts) {
     for (const Size parts : {Size{2}, Size{3}, Size{5}}) {
       expect_ordered<double>({.ranks = ranks, .n = 40, .tile = 5, .group = 2, .parts = parts}, 4);
     }
+  }
+}
+
+TEST(DeferredCholeskyTest, EliminatesRightHandSides) {
+  for (const int ranks : {1, 2, 3, 4}) {
+    for (const Size parts : {Size{1}, Size{2}}) {
+      expect_ordered_with_rhs<double>({.ranks = ranks, .n = 23, .tile = 3, .parts = parts}, 4);
+    }
+    expect_ordered_with_rhs<double>({.ranks = ranks, .n = 40, .tile = 4, .group = 3, .parts = 3},
+                                    3);
+  }
+  expect_ordered_with_rhs<std::complex<double>>({.ranks = 8, .n = 45, .tile = 3}, 3);
+}
+
+TEST(DeferredCholeskyTest, EliminatesRightHandSidesWithNumbersInParts) {
+  for (const int ranks : {1, 2, 4}) {
+    expect_ordered_with_rhs<float>(
+        {.ranks = ranks, .n = 35, .tile = 4, .group = 3, .precision = Precision::split}, 3);
   }
 }
 

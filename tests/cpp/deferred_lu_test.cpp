@@ -61,6 +61,39 @@ Bytes factor_and_use(const Problem& p, bool judge) {
   return bytes;
 }
 
+// The forward sweep goes along with the factorisation.
+template <class T>
+Bytes factor_with_rhs(const Problem& p, bool judge) {
+  const auto a = random_matrix<T>(p.n, p.n, 3);
+  LuRun<T, Deferred> run(a, p.ranks, p.tile, p.natural, p.precision);
+  const auto pivots = run.pivots;
+  const auto shard = run.shard;
+  const auto inverse = run.inverse;
+  Bytes bytes;
+  for (const Size nrhs : {Size{1}, Size{17}}) {
+    const auto b = random_matrix<T>(p.n, nrhs, 5);
+    for (const bool replicated : {true, false}) {
+      const auto x = run.gesv(a, b, replicated);
+      append(bytes, x.data);
+      EXPECT_EQ(run.pivots, pivots);
+      EXPECT_EQ(run.shard, shard);
+      EXPECT_EQ(run.inverse, inverse);
+      if (judge) {
+        EXPECT_LE(solve_residual(a, b, x), 25);
+      }
+    }
+  }
+  return bytes;
+}
+
+template <class T>
+void expect_ordered_with_rhs(const Problem& p, int seeds) {
+  SCOPED_TRACE("ranks " + std::to_string(p.ranks) + " n " + std::to_string(p.n) + " tile " +
+               std::to_string(p.tile));
+  expect_same_with_every_schedule(p.ranks, seeds,
+                                  [&](bool judge) { return factor_with_rhs<T>(p, judge); });
+}
+
 template <class T>
 void expect_ordered(const Problem& p, int seeds) {
   SCOPED_TRACE("n " + std::to_string(p.n) + " tile " + std::to_string(p.tile));
@@ -87,6 +120,18 @@ TEST(DeferredLuTest, PanelsInParts) {
           {.ranks = ranks, .n = 31, .tile = 4, .precision = Precision::split, .scale = scale}, 3);
     }
   }
+}
+
+TEST(DeferredLuTest, EliminatesRightHandSides) {
+  for (const int ranks : {1, 2, 3, 4}) {
+    for (const Size tile : {Size{2}, Size{3}}) {
+      expect_ordered_with_rhs<double>({.ranks = ranks, .n = 22, .tile = tile}, 3);
+    }
+  }
+  expect_ordered_with_rhs<std::complex<double>>({.ranks = 8, .n = 45, .tile = 3}, 2);
+  expect_ordered_with_rhs<double>({.ranks = 3, .n = 26, .tile = 3, .natural = true}, 3);
+  expect_ordered_with_rhs<float>({.ranks = 2, .n = 31, .tile = 4, .precision = Precision::split},
+                                 2);
 }
 
 TEST(DeferredLuTest, NaturalOrder) {

@@ -10,6 +10,7 @@
 
 #include "algo/lu.h"
 #include "algo/lu_det.h"
+#include "algo/lu_gesv.h"
 #include "algo/lu_inverse.h"
 #include "algo/lu_solve.h"
 #include "matrices.h"
@@ -88,6 +89,29 @@ struct LuRun {
       mine = rows_of_rank(b, dist, rank.comm.rank(), replicated);
       lu_solve<Device, T>(rank, shard[r].data(), inverses(r), pivots[r].data(), &info[r],
                           mine.data.data());
+    });
+    return joined_rows(parts, dist, replicated);
+  }
+
+  // Factors a, and solves, in one; everything else can be asked of the run afterwards.
+  Matrix<T> gesv(const Matrix<T>& a, const Matrix<T>& b, bool replicated) {
+    PlanRequest request = make_request(Routine::gesv);
+    request.nrhs = b.cols;
+    request.replicated_rhs = replicated;
+    const Plan plan(request);
+    const Distribution dist = plan.distribution();
+    std::vector<Matrix<T>> parts(static_cast<std::size_t>(ranks));
+    for (std::size_t r = 0; r < parts.size(); ++r) {
+      shard[r] = rows_of_rank(a, dist, static_cast<int>(r), false).data;
+      pivots[r].assign(pivots[r].size(), -1);
+      inverse[r].assign(inverse[r].size(), T(0));
+      info[r] = Info{};
+    }
+    each_rank(plan, [&](Rank<Device>& rank, std::size_t r) {
+      Matrix<T>& mine = parts[r];
+      mine = rows_of_rank(b, dist, rank.comm.rank(), replicated);
+      lu_gesv<Device, T>(rank, shard[r].data(), inverses(r), pivots[r].data(), &info[r],
+                         mine.data.data());
     });
     return joined_rows(parts, dist, replicated);
   }

@@ -17,7 +17,7 @@ namespace {
 
 constexpr Routine kRoutines[] = {Routine::potrf,  Routine::potrs,  Routine::logdet, Routine::locate,
                                  Routine::mirror, Routine::cyclic, Routine::getrf,  Routine::getrs,
-                                 Routine::getdet, Routine::getri};
+                                 Routine::getdet, Routine::getri,  Routine::posv,   Routine::gesv};
 constexpr DType kTypes[] = {DType::f32, DType::f64, DType::c64, DType::c128};
 
 // Plans of every routine and type, for sizes on both sides of where 32 bits end, and small ones.
@@ -152,6 +152,40 @@ TEST(Plan, TilesSuitTheShard) {
   });
   EXPECT_EQ(plan_of(Routine::potrf, DType::f64, 100, 4, 7).tile(), 7);
   EXPECT_EQ(plan_of(Routine::potrf, DType::f64, 100, 4, 70).tile(), 25);
+}
+
+TEST(Plan, RightHandSidesThatAreEliminatedWithTheMatrix) {
+  for (const int ranks : {1, 2, 8}) {
+    PlanRequest q{.routine = Routine::posv, .type = DType::f64, .n = 1000, .ranks = ranks};
+    q.tile = 64;
+    for (const Size nrhs : {0, 1, 16, 17, 64, 65, 1000}) {
+      q.nrhs = nrhs;
+      q.order = Order::relabelled;
+      const Plan plan(q);
+      EXPECT_EQ(plan.eliminated_rhs(), nrhs <= 64 ? nrhs : 0);
+      const Size rows = 1000 + (nrhs <= 64 ? (nrhs + 15) / 16 * 16 : 0);
+      EXPECT_EQ(plan.entry(Buffer::panel_even).count, rows * 64);
+      EXPECT_EQ(plan.entry(Buffer::panel_odd).count, rows * 64);
+      q.order = Order::natural;
+      EXPECT_EQ(Plan(q).eliminated_rhs(), ranks == 1 && nrhs <= 64 ? nrhs : 0);
+    }
+    // All else as in the calls that it stands for.
+    q.order = Order::relabelled;
+    q.tile = 0;
+    q.nrhs = 3;
+    const Plan both(q);
+    EXPECT_EQ(both.tile(), plan_of(Routine::potrf, DType::f64, 1000, ranks, 0).tile());
+    EXPECT_DOUBLE_EQ(both.flops(), 1e9 / 3 + 2e6 * 3);
+    q.routine = Routine::gesv;
+    EXPECT_EQ(Plan(q).eliminated_rhs(), 3);
+    EXPECT_DOUBLE_EQ(Plan(q).flops(), 2e9 / 3 + 2e6 * 3);
+    EXPECT_EQ(Plan(q).tile(), plan_of(Routine::getrf, DType::f64, 1000, ranks, 0).tile());
+    EXPECT_EQ(Plan(q).aux_count(), plan_of(Routine::getrf, DType::f64, 1000, ranks, 0).aux_count());
+    q.routine = Routine::potrs;
+    EXPECT_EQ(both.entry(Buffer::partial_sums).count, Plan(q).entry(Buffer::partial_sums).count);
+    EXPECT_EQ(both.entry(Buffer::right_hand_side).count, 3000);
+    EXPECT_EQ(Plan(q).eliminated_rhs(), 0);
+  }
 }
 
 TEST(Plan, FactorAndSolveAgreeOnTheAuxOperand) {

@@ -32,8 +32,9 @@ std::vector<jaxmg_call_progress> listed(ProgressBoard& board) {
 }
 
 TEST(WorkDone, GrowsFromNothingToAll) {
-  for (const Routine routine : {Routine::potrf, Routine::potrs, Routine::potri, Routine::cyclic,
-                                Routine::getrf, Routine::geqrf, Routine::orgqr}) {
+  for (const Routine routine :
+       {Routine::potrf, Routine::potrs, Routine::potri, Routine::cyclic, Routine::getrf,
+        Routine::geqrf, Routine::orgqr, Routine::posv, Routine::gesv}) {
     constexpr Size steps = 12;
     EXPECT_EQ(work_done(routine, 0, steps), 0);
     EXPECT_EQ(work_done(routine, steps, steps), 1);

@@ -76,7 +76,7 @@ class RankRun {
   Size tile() const { return tile_; }
 
  private:
-  Size lu_rows(Routine routine) const { return routine == Routine::getrf ? n_ : 0; }
+  Size lu_rows(Routine routine) const { return factors_by_lu(routine) ? n_ : 0; }
 
   GpuRank& gpu_;
   Size n_;
