@@ -176,7 +176,7 @@ class Cholesky {
         panel.update_by(lane, part, block.row, block.m, block.col, block.n, a_ + block.offset, n_);
       });
       for_rhs(k, next, next + 1, [&](Size col, Size count, T* columns) {
-        panel.update_rhs_by(part, lane, col, count, columns, rhs_.count);
+        panel.update_rhs_by(lane, part, col, count, columns, rhs_.count);
       });
     }
     panels_.looked(k);
