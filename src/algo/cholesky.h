@@ -182,15 +182,30 @@ class Cholesky {
     panels_.looked(k);
   }
 
-  // All other columns of mine:  A22 -= L21 L21^H, on and below the diagonal tiles.
+  // All other columns of mine, while panel k + 1 may be made in the panel lane.
   void update(Step k) {
     Watch watch(rank_.observer, me_, Observer::Task::update, *k, dist_.steps());
-    auto& lane = rank_.lanes.update;
-    const LocalTile end(dist_.local_tiles(me_));
     LocalTile first = dist_.first_tile_from(k + 1, me_);
     if (looks_ahead(k)) {
       ++first;  // done by the look-ahead
     }
+    if constexpr (Device::partitions) {
+      const PanelType& panel = panels_[k];
+      const Size columns = dist_.local_size(me_) - *dist_.begin(first);
+      if (looks_ahead(k) && columns > 0 &&
+          Device::template room_pays<T>(rank_.lanes, PanelType::by_parts, panel.rows(), columns)) {
+        Device::leave_room(rank_.lanes, true);
+        update_from(k, first);
+        return Device::leave_room(rank_.lanes, false);
+      }
+    }
+    update_from(k, first);
+  }
+
+  //   A22 -= L21 L21^H, on and below the diagonal tiles, from local tile `first` on
+  void update_from(Step k, LocalTile first) {
+    auto& lane = rank_.lanes.update;
+    const LocalTile end(dist_.local_tiles(me_));
     const Size group = rank_.plan.group();
     const Step last(dist_.steps());
     BlockRuns near_diagonal(group * dist_.ranks()), diagonal(1);

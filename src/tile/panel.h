@@ -19,6 +19,7 @@ template <class Device, class T>
 class Panel {
  public:
   using Lane = typename Device::Lane;
+  static constexpr bool by_parts = false;  // of numbers
 
   static Panel from(const Workspace& workspace, bool odd) {
     return Panel(workspace.template get<T>(odd ? Buffer::panel_odd : Buffer::panel_even));
