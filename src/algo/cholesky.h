@@ -175,10 +175,11 @@ class Cholesky {
       for_blocks(k, next, next + 1, k + 1, Step(dist_.steps()), [&](const UpdateBlock& block) {
         panel.update_by(lane, part, block.row, block.m, block.col, block.n, a_ + block.offset, n_);
       });
-      for_rhs(k, next, next + 1, [&](Size col, Size count, T* columns) {
-        panel.update_rhs_by(lane, part, col, count, columns, rhs_.count);
-      });
     }
+    // Few numbers: one product is shorter than one for each part.
+    for_rhs(k, next, next + 1, [&](Size col, Size count, T* columns) {
+      panel.update_rhs(lane, col, count, columns, rhs_.count);
+    });
     panels_.looked(k);
   }
 

@@ -119,9 +119,6 @@ class Panel {
   void update_rhs(Lane& lane, Size col, Size n, T* b, Size ldb) const {
     Panel::update(lane, rows_, rhs_, col, n, b, ldb);
   }
-  void update_rhs_by(Lane& lane, Size part, Size col, Size n, T* b, Size ldb) const {
-    Panel::update_by(lane, part, rows_, rhs_, col, n, b, ldb);
-  }
   // All of it for `count` blocks at constant distances, of which none overlaps another.
   void update_strided(Lane& lane, Size row, Size row_stride, Size m, Size col, Size col_stride,
                       Size n, T* c, Size ldc, Size c_stride, Size count) const {
