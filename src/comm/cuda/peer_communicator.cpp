@@ -176,7 +176,8 @@ std::vector<std::unique_ptr<PeerCommunicator>> make_peer_communicators(
                                 " ranks, with a block each, are possible");
   }
   const auto group = std::make_shared<peers::PeerGroup>(
-      std::make_shared<peers::PeerFamily>(time_limit), devices, direct);
+      std::make_shared<peers::PeerFamily>(time_limit, static_cast<int>(devices.size())), devices,
+      direct);
   std::vector<std::unique_ptr<PeerCommunicator>> communicators;
   communicators.reserve(devices.size());
   for (std::size_t r = 0; r < devices.size(); ++r) {
