@@ -180,8 +180,8 @@ struct Deferred {
     return n / 2;
   }
   template <class T>
-  static bool room_pays(const Lanes&, bool, Size, Size) {
-    return true;
+  static Size columns_with_room(const Lanes&, bool, Size, Size n) {
+    return ceil_div(n, 2);
   }
   static void leave_room(Lanes&, bool) {}
   static void share_with_panels(Lanes&, bool) {}
