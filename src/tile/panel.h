@@ -28,7 +28,8 @@ class Panel {
 
   // The step's remaining rows, in the order in which they are packed, and the panel's width. The
   // head is as many rows before them that are no part of the panel but travel with it. Parts are
-  // runs of columns, all of one width but the last, that can be made and sent one after the other.
+  // runs of columns that can be made and sent one after the other. Where a panel is wide enough the
+  // last is about half as wide as the others, since nothing goes on beside its way.
   // Right-hand sides are rows after them that go through the same operations: `rhs` of them, and
   // room for `rhs_room`.
   void reshape(std::vector<RowRange> rows, Size width, Size head = 0, Size parts = 1, Size rhs = 0,
@@ -41,6 +42,9 @@ class Panel {
     rows_ = ranges_.empty() ? 0 : ranges_.back().packed + ranges_.back().count;
     part_width_ = std::max<Size>(1, ceil_div(width, parts));
     parts_ = std::max<Size>(1, ceil_div(width, part_width_));
+    last_width_ = parts_ > 1 && width >= (2 * parts_ - 1) * kEdge
+                      ? round_up(ceil_div(width, 2 * parts_), kEdge)
+                      : 0;
     messages_.resize(static_cast<std::size_t>(parts_));
     for (Size p = 0; p < parts_; ++p) {
       T* const columns = buffer_ + part_begin(p) * ld();
@@ -134,7 +138,15 @@ class Panel {
   }
 
  private:
-  Size part_begin(Size part) const { return std::min(width_, part * part_width_); }
+  static constexpr Size kEdge = 64;  // parts of wide panels are made of so many columns at a time
+
+  Size part_begin(Size part) const {
+    if (last_width_ == 0 || part == parts_) {
+      return std::min(width_, part * part_width_);
+    }
+    const Size begin = part * (width_ - last_width_) / (parts_ - 1);
+    return (begin + kEdge / 2) / kEdge * kEdge;
+  }
 
   T* buffer_;
   std::vector<Message> messages_;  // of the parts
@@ -145,7 +157,8 @@ class Panel {
   Size rhs_room_ = 0;
   Size width_ = 0;
   Size parts_ = 1;
-  Size part_width_ = 1;
+  Size part_width_ = 1;  // if all are of one width
+  Size last_width_ = 0;  // of the last one, about; 0: they are
 };
 
 }  // namespace jaxmg
