@@ -14,31 +14,56 @@
 
 namespace jaxmg {
 
-// d <- d H or d H^H for one reflector. d: rows x count columns of this rank, those of its rows of A
-// that are left; z: width x count. product, other: rows x width each.
+// D H or D H^H for one reflector, step by step. D: rows x count columns of this rank, those of its
+// rows of A that are left.
 template <class Device, class T>
-void reflect(Rank<Device>& rank, typename Device::Lane& lane, Op op, Size rows, Size count,
-             Size width, const T* z, const T* t, Size ldt, T* d, Size ldd, T* product, T* other) {
-  if (rows <= 0) {
-    return;
+struct Reflection {
+  Op op = Op::none;  // H, or conj_transpose: H^H
+  Size rows = 0;
+  Size width = 0;
+  const T* z = nullptr;  // width x the columns of D
+  const T* t = nullptr;
+  Size ldt = 0;
+  T* product = nullptr;  // rows x width each
+  T* other = nullptr;
+
+  // product <- D Z^H
+  void multiply(typename Device::Lane& lane, Size count, const T* d, Size ldd) const {
+    if (rows > 0 && count > 0) {
+      Device::template gemm<T>(lane, Op::none, Op::conj_transpose, rows, width, count, T(1), d, ldd,
+                               z, width, T(0), product, rows);
+    } else {
+      Device::template fill<T>(lane, rows, width, T(0), T(0), product, rows);
+    }
   }
-  if (count > 0) {
-    Device::template gemm<T>(lane, Op::none, Op::conj_transpose, rows, width, count, T(1), d, ldd,
-                             z, width, T(0), product, rows);
-  } else {
-    Device::template fill<T>(lane, rows, width, T(0), T(0), product, rows);
+  // The same for all ranks.
+  void sum(Rank<Device>& rank, typename Device::Lane& lane) const {
+    if (rows > 0 && rank.comm.size() > 1) {
+      auto summed = rank.comm.all_reduce(lane, product, rows * width, dtype_of<T>, Reduction::sum);
+      lane.wait(summed);
+    }
   }
-  if (rank.comm.size() > 1) {
-    auto summed = rank.comm.all_reduce(lane, product, rows * width, dtype_of<T>, Reduction::sum);
-    lane.wait(summed);
-  }
-  if (count > 0) {
+  // other <- (D Z^H) T or T^H
+  void turn(typename Device::Lane& lane) const {
     Device::template gemm<T>(lane, Op::none, op, rows, width, width, T(1), product, rows, t, ldt,
                              T(0), other, rows);
-    Device::template gemm<T>(lane, Op::none, Op::none, rows, count, width, T(-1), other, rows, z,
-                             width, T(1), d, ldd);
   }
-}
+  // Columns [first, last) of d less what belongs to them.
+  void subtract(typename Device::Lane& lane, Size first, Size last, T* d, Size ldd) const {
+    if (rows > 0 && first < last) {
+      Device::template gemm<T>(lane, Op::none, Op::none, rows, last - first, width, T(-1), other,
+                               rows, z + first * width, width, T(1), d + first * ldd, ldd);
+    }
+  }
+  void apply(Rank<Device>& rank, typename Device::Lane& lane, Size count, T* d, Size ldd) const {
+    multiply(lane, count, d, ldd);
+    sum(rank, lane);
+    if (count > 0) {
+      turn(lane);
+      subtract(lane, 0, count, d, ldd);
+    }
+  }
+};
 
 // The reflectors that a factorisation left in the matrix and its aux.
 template <class Device, class T>
@@ -71,11 +96,16 @@ class QrReflectors {
   // of all L columns of this rank.
   void apply(Size s, Op op, Size rows, T* d, Size ldd) {
     const QrStep step = steps_.step(s);
-    reflect<Device, T>(rank_, rank_.lanes.update, op, rows, steps_.remaining(s, me_), step.width,
-                       z_, aux_ + step.first * steps_.tile_size(), steps_.tile_size(),
-                       d + steps_.begin(s, me_) * ldd, ldd,
-                       rank_.workspace.template get<T>(Buffer::product),
-                       rank_.workspace.template get<T>(Buffer::product_other));
+    const Reflection<Device, T> h{op,
+                                  rows,
+                                  step.width,
+                                  z_,
+                                  aux_ + step.first * steps_.tile_size(),
+                                  steps_.tile_size(),
+                                  rank_.workspace.template get<T>(Buffer::product),
+                                  rank_.workspace.template get<T>(Buffer::product_other)};
+    h.apply(rank_, rank_.lanes.update, steps_.remaining(s, me_), d + steps_.begin(s, me_) * ldd,
+            ldd);
   }
 
   // d <- d H_0 H_1 ...

@@ -5,14 +5,17 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <memory>
 #include <type_traits>
 #include <vector>
 
 #include "deferred_lane.h"
+#include "gram_verdict.h"
 #include "tile/cpu/cpu.h"
 #include "tile/device.h"
 
@@ -50,6 +53,7 @@ struct Deferred {
   using Lanes = DeferredLanes;
   static constexpr Size inverse_block = 2;
   static constexpr bool partitions = true;
+  static constexpr bool gram_panels = true;
   static constexpr bool reads_in_place = false;
   static constexpr bool solves_eigenproblems = true;
   static constexpr bool halves_herk = false;
@@ -177,7 +181,7 @@ struct Deferred {
 
   template <class T>
   static Size columns_beside_panel(Lanes&, bool, Size, Size, Size, Size n) {
-    return n / 2;
+    return n - n / 3;
   }
   static void leave_room(Lanes&, bool) {}
   static void share_with_panels(Lanes&, bool) {}
@@ -199,6 +203,32 @@ struct Deferred {
   template <class T>
   static void unit_scale(Lane& lane, Size n, const T* diagonal, Size stride, Real<T>* scale,
                          Real<T>* inverse);
+
+  template <class T>
+  static void doubt_factor(Lane& lane, Size n, const T* l, Size ldl, const Info* info, T* g) {
+    lane.put("doubt_factor", [=] { test::doubt_factor(n, l, ldl, info, g); });
+  }
+  static inline std::atomic<int> good_verdicts = 0, bad_verdicts = 0;
+  class Verdict {
+   public:
+    Verdict(Lane& lane, std::shared_ptr<const bool> found)
+        : lane_(lane), found_(std::move(found)) {}
+    bool good() const {
+      lane_.synchronise();
+      ++(*found_ ? good_verdicts : bad_verdicts);
+      return *found_;
+    }
+
+   private:
+    Lane& lane_;
+    std::shared_ptr<const bool> found_;
+  };
+  template <class T>
+  static Verdict judge_gram(Lane& lane, Size n, const T* g, Size ldg) {
+    const auto found = std::make_shared<bool>(false);
+    lane.put("judge_gram", [=] { *found = is_near_identity(n, g, ldg); });
+    return {lane, found};
+  }
 
   // Results for the host wait for the lane. What the host hands in is copied at once.
   template <class T>
