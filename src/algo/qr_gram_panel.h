@@ -139,9 +139,14 @@ class QrGramPanel {
     Device::template copy<T>(lane, w_, w_, q, ld_, top, ld);
     Device::template fill<T>(lane, w_, w_, T(0), T(1), c, ld);
     Device::template factor_panel<T>(lane, 0, w_, w_, 2 * w_, second_, ld, 0, info_);
-    signed_lu_blocked<Device, T>(lane, w_, w_, top, ld, signs_);
+    T* const t = sent_ + w_ * w_;
+    if (w_ <= Device::lu_block) {
+      Device::template make_reflectors<T>(lane, w_, w_, top, ld, signs_, t, w_);
+    } else {
+      signed_lu_blocked<Device, T>(lane, w_, w_, top, ld, signs_);
+      reflector_triangle<Device, T>(lane, w_, top, ld, signs_, t, w_);
+    }
     Device::template copy<T>(lane, w_, w_, c, ld, sent_, w_);
-    reflector_triangle<Device, T>(lane, w_, top, ld, signs_, sent_ + w_ * w_, w_);
   }
 
   Rank<Device>& rank_;

@@ -121,7 +121,9 @@
 //   class Verdict    movable; good() holds the host until it is there
 //   judge_gram(lane, n, g, ldg) -> Verdict
 //                    whether the lower triangle of g is near that of I; it depends on g alone
-//   lu_block         largest n of signed_lu
+//   make_reflectors(lane, n, m, a, lda, signs, t, ldt)
+//                    as signed_lu, and t <- T = -U S inv(L)^H, zeros below its diagonal
+//   lu_block         largest n of signed_lu and make_reflectors
 //   signed_lu(lane, n, m, a, lda, signs)
 //                    the first n rows of a <- L \ U of a - S = L U, L of unit diagonal, S =
 //                    diag(signs) of +-1 chosen so that no pivot is less than 1 in magnitude, for a

@@ -18,6 +18,7 @@
 #include "gram_verdict.h"
 #include "tile/cpu/cpu.h"
 #include "tile/device.h"
+#include "tile/householder.h"
 
 namespace jaxmg::test {
 
@@ -207,6 +208,12 @@ struct Deferred {
   template <class T>
   static void doubt_factor(Lane& lane, Size n, const T* l, Size ldl, const Info* info, T* g) {
     lane.put("doubt_factor", [=] { test::doubt_factor(n, l, ldl, info, g); });
+  }
+  template <class T>
+  static void make_reflectors(Lane& lane, Size n, Size m, T* a, Size lda, Real<T>* signs, T* t,
+                              Size ldt) {
+    signed_lu_blocked<Deferred, T>(lane, n, m, a, lda, signs);
+    reflector_triangle<Deferred, T>(lane, n, a, lda, signs, t, ldt);
   }
   static inline std::atomic<int> good_verdicts = 0, bad_verdicts = 0;
   class Verdict {

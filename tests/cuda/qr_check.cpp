@@ -110,10 +110,12 @@ void check_small_operations(CudaLane& lane) {
         a(i, j) = a(i, j) / T(Real<T>(n));
       }
     }
-    OnDevice<T> lu(a);
+    OnDevice<T> lu(a), again(a), t(HostMatrix<T>(n, n));
     DeviceArray<Real<T>> signs(n);
-    Cuda::signed_lu<T>(lane, n, m, lu.get(), lu.ld(), signs.get());
-    const auto out = lu.back();
+    Cuda::signed_lu<T>(lane, n, m, again.get(), again.ld(), signs.get());
+    Cuda::make_reflectors<T>(lane, n, m, lu.get(), lu.ld(), signs.get(), t.get(), t.ld());
+    const auto out = lu.back(), factor = t.back();
+    group.expect(again.back().data == out.data, "the same without T");
     const auto s = signs.download();
     HostMatrix<T> l(n + m, n), u(n, n);
     for (Size j = 0; j < n; ++j) {
@@ -127,7 +129,18 @@ void check_small_operations(CudaLane& lane) {
       group.expect(std::abs(out(j, j)) >= 1 - 100 * epsilon<T>, "pivot");
     }
     group.expect_small(distance(product(l, u), a), 100 * epsilon<T>, "L U");
-    group.expect(out.padding_untouched(), "padding");
+    // T L^H = -U S
+    auto top = l;
+    top.m = n;
+    auto rest = product(factor, top.applied(Op::conj_transpose));
+    for (Size j = 0; j < n; ++j) {
+      for (Size i = 0; i < n; ++i) {
+        rest(i, j) += u(i, j) * T(s[static_cast<std::size_t>(j)]);
+        group.expect(i <= j || factor(i, j) == T(0), "zeros of T");
+      }
+    }
+    group.expect_small(rest.largest(), 100 * epsilon<T>, "T");
+    group.expect(out.padding_untouched() && factor.padding_untouched(), "padding");
   }
   const auto a = HostMatrix<T>::random(9, 6, 9);
   const OnDevice<T> da(a);

@@ -108,7 +108,11 @@ void time_panel(tile::CudaLane& lane, Space<T>& s, const T* block, Size n) {
           Cuda::copy<T>(lane, 3 * w, w, s.lu_kept.get(), 3 * w, s.lu.get(), 3 * w);
           signed_lu_blocked<Cuda, T>(lane, w, w, s.lu.get(), 3 * w, s.signs.get());
         }));
-  print("T", microseconds(lane, [&] {
+  print("the same and T", microseconds(lane, [&] {
+          Cuda::copy<T>(lane, 3 * w, w, s.lu_kept.get(), 3 * w, s.lu.get(), 3 * w);
+          Cuda::make_reflectors<T>(lane, w, w, s.lu.get(), 3 * w, s.signs.get(), s.t.get(), w);
+        }));
+  print("T by a triangular solve", microseconds(lane, [&] {
           reflector_triangle<Cuda, T>(lane, w, s.lu.get(), 3 * w, s.signs.get(), s.t.get(), w);
         }));
   print("Y",

@@ -133,6 +133,9 @@ struct Cuda {
   template <class T>
   static void signed_lu(Lane& lane, Size n, Size m, T* a, Size lda, Real<T>* signs);
   template <class T>
+  static void make_reflectors(Lane& lane, Size n, Size m, T* a, Size lda, Real<T>* signs, T* t,
+                              Size ldt);
+  template <class T>
   static void check_diagonal(Lane& lane, Size n, const T* a, Size lda, Size position, Info* info);
 
   template <class T>

@@ -113,7 +113,7 @@ bool CudaVerdict::good() const {
 std::int32_t* CudaLane::host_flag() {
   if (host_flag_ == nullptr) {
     JAXMG_CUDA_CHECK(cudaHostAlloc(reinterpret_cast<void**>(&host_flag_), sizeof(std::int32_t),
-                                   cudaHostAllocPortable));
+                                   cudaHostAllocPortable | cudaHostAllocMapped));
   }
   return host_flag_;
 }

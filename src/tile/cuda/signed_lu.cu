@@ -1,4 +1,7 @@
-// LU factors of A - S, with signs S that make pivots needless.
+// LU factors of A - S, with signs S that make pivots needless, and the triangular factor T of the
+// reflectors that they stand for:
+//
+//   L T^H = -S U^H
 //
 // Columns are taken 32 at a time, by one launch for each block of them. Its thread blocks have a
 // tile of 64 x 64 of what is left to update; each of them factors the diagonal block for itself,
@@ -39,6 +42,10 @@ struct SignedLuStep {
   D* out;
   Size ldo;
   R* signs;
+  int ahead;   // tiles in a row that have columns behind the diagonal block, one at least
+  D* pending;  // what T^H is to be solved from, ld columns, but for -S U^H
+  D* t;        // none: T is not wanted
+  Size ldt;
 };
 
 // Columns lie one behind the other, but for one element.
@@ -50,6 +57,39 @@ struct SignedLuMemory {
   D upper[kEdge][kTileEdge + 1];  // row, column of the tile
   R signs[kEdge];
 };
+
+// What a tile of T^H is solved from, its columns beginning at `column0`: s.upper <- rows of the
+// diagonal block of -S U^H less what earlier ones make of it. Behind the diagonal block both are
+// zero.
+template <class D, class R>
+__device__ void prepare_factor(SignedLuMemory<D, R>& s, const SignedLuStep<D, R>& p, int w,
+                               int column0) {
+  const D zero = element<D>(R{0});
+  for (int e = static_cast<int>(threadIdx.x); e < kEdge * kTileEdge; e += kTileThreads) {
+    const int i = e / kTileEdge, j = column0 + e % kTileEdge;
+    D x = zero;
+    if (i < w && j < p.first) {
+      const D u = p.out[j + (p.first + i) * p.ldo];
+      x = p.pending[p.first + i + static_cast<Size>(j) * p.columns] +
+          times(conjugate(u), -s.signs[i]);
+    } else if (i < w && j <= p.first + i) {
+      x = times(conjugate(s.diagonal[i][j - p.first]), -s.signs[i]);
+    }
+    s.upper[i][e % kTileEdge] = x;
+  }
+}
+
+// Its rows to T as columns.
+template <class D, class R>
+__device__ void store_factor(const SignedLuMemory<D, R>& s, const SignedLuStep<D, R>& p, int w,
+                             int column0) {
+  for (int e = static_cast<int>(threadIdx.x); e < kEdge * kTileEdge; e += kTileThreads) {
+    const int i = e / kTileEdge, j = column0 + e % kTileEdge;
+    if (i < w && j < p.first + w) {
+      p.t[j + (p.first + i) * p.ldt] = conjugate(s.upper[i][e % kTileEdge]);
+    }
+  }
+}
 
 // The diagonal block by one warp, lane i holding row i. Beyond w there are zeros.
 template <class D, class R>
@@ -133,7 +173,8 @@ __device__ void solve_upper(SignedLuMemory<D, R>& s, int w, int column) {
   }
 }
 
-// blockIdx: tile of the rows and columns behind the diagonal block.
+// blockIdx: tile of the rows behind the diagonal block, and of the columns there; then of those of
+// T^H up to it.
 template <class D, class R>
 __global__ void __launch_bounds__(kTileThreads) signed_lu_kernel(const SignedLuStep<D, R> p) {
   extern __shared__ __align__(16) char memory[];
@@ -142,7 +183,9 @@ __global__ void __launch_bounds__(kTileThreads) signed_lu_kernel(const SignedLuS
   const int w = p.columns - p.first < kEdge ? p.columns - p.first : kEdge;
   const int behind = p.first + w;
   const int row0 = behind + static_cast<int>(blockIdx.x) * kTileEdge;
-  const int column0 = behind + static_cast<int>(blockIdx.y) * kTileEdge;
+  const bool of_factor = static_cast<int>(blockIdx.y) >= p.ahead;
+  const int column0 = of_factor ? (static_cast<int>(blockIdx.y) - p.ahead) * kTileEdge
+                                : behind + static_cast<int>(blockIdx.y) * kTileEdge;
   const D zero = element<D>(R{0});
   for (int e = tid; e < kEdge * kEdge; e += kTileThreads) {
     const int i = e % kEdge, j = e / kEdge;
@@ -154,14 +197,19 @@ __global__ void __launch_bounds__(kTileThreads) signed_lu_kernel(const SignedLuS
   }
   for (int e = tid; e < kEdge * kTileEdge; e += kTileThreads) {
     const int i = e % kEdge, j = e / kEdge;
-    s.upper[i][j] =
-        i < w && column0 + j < p.columns ? p.a[p.first + i + (column0 + j) * p.lda] : zero;
+    s.upper[i][j] = !of_factor && i < w && column0 + j < p.columns
+                        ? p.a[p.first + i + (column0 + j) * p.lda]
+                        : zero;
   }
   __syncthreads();
   if (tid < kEdge) {
     factor_diagonal(s, w, tid);
   }
   __syncthreads();
+  if (of_factor) {
+    prepare_factor(s, p, w, column0);
+    __syncthreads();
+  }
   if (tid < kTileEdge) {
     solve_lower(s, w, tid);
   } else if (tid < 2 * kTileEdge) {
@@ -176,7 +224,9 @@ __global__ void __launch_bounds__(kTileThreads) signed_lu_kernel(const SignedLuS
       }
     }
   }
-  if (blockIdx.x == 0) {
+  if (of_factor && blockIdx.x == 0) {
+    store_factor(s, p, w, column0);
+  } else if (blockIdx.x == 0) {
     for (int e = tid; e < kEdge * kTileEdge; e += kTileThreads) {
       const int i = e % kEdge, j = e / kEdge;
       if (i < w && column0 + j < p.columns) {
@@ -195,6 +245,11 @@ __global__ void __launch_bounds__(kTileThreads) signed_lu_kernel(const SignedLuS
       p.signs[p.first + tid] = s.signs[tid];
     }
   }
+  D* const target = of_factor ? p.pending : p.a;
+  const Size ld = of_factor ? p.columns : p.lda;
+  const int last_row = of_factor ? p.columns : p.rows;
+  const int last_column = of_factor ? behind : p.columns;
+  const int known = of_factor ? p.first : p.columns;  // columns that hold something already
   // 4 x 4 elements of the tile, 16 apart.
   constexpr int each = kTileEdge / 16;
   const int i0 = tid % 16, j0 = tid / 16;
@@ -204,7 +259,7 @@ __global__ void __launch_bounds__(kTileThreads) signed_lu_kernel(const SignedLuS
 #pragma unroll
     for (int r = 0; r < each; ++r) {
       const int i = row0 + i0 + 16 * r, j = column0 + j0 + 16 * c;
-      x[r][c] = i < p.rows && j < p.columns ? p.a[i + j * p.lda] : zero;
+      x[r][c] = i < last_row && j < known ? target[i + j * ld] : zero;
     }
   }
 #pragma unroll 4
@@ -228,8 +283,8 @@ __global__ void __launch_bounds__(kTileThreads) signed_lu_kernel(const SignedLuS
 #pragma unroll
     for (int r = 0; r < each; ++r) {
       const int i = row0 + i0 + 16 * r, j = column0 + j0 + 16 * c;
-      if (i < p.rows && j < p.columns) {
-        p.a[i + j * p.lda] = x[r][c];
+      if (i < last_row && j < last_column) {
+        target[i + j * ld] = x[r][c];
       }
     }
   }
@@ -239,18 +294,26 @@ __global__ void __launch_bounds__(kTileThreads) signed_lu_kernel(const SignedLuS
 
 Size signed_lu_bytes(DType type, Size n) {
   const Size columns = std::min(n, Cuda::lu_block);
-  return 2 * columns * columns * size_of(type);
+  return 3 * columns * columns * size_of(type);
 }
 
+namespace {
+
+// t: null, or n x n.
 template <class T>
-void Cuda::signed_lu(Lane& lane, Size n, Size m, T* a, Size lda, Real<T>* signs) {
+void take_signed_lu(CudaLane& lane, Size n, Size m, T* a, Size lda, Real<T>* signs, T* t,
+                    Size ldt) {
   using D = DeviceType<T>;
   using R = Real<T>;
   if (n <= 0) {
     return;
   }
   const Size rows = n + m;
-  T* const out = static_cast<T*>(lane.scratch(rows * n * Size{sizeof(T)}));
+  T* const out =
+      static_cast<T*>(lane.scratch((rows + (t != nullptr ? n : 0)) * n * Size{sizeof(T)}));
+  if (t != nullptr) {
+    Cuda::fill<T>(lane, n, n, T(0), T(0), t, ldt);
+  }
   constexpr std::size_t shared = sizeof(SignedLuMemory<D, R>);
   const auto kernel = signed_lu_kernel<D, R>;
   if constexpr (shared > kPlainSharedMemory) {
@@ -259,18 +322,36 @@ void Cuda::signed_lu(Lane& lane, Size n, Size m, T* a, Size lda, Real<T>* signs)
   for (Size first = 0; first < n; first += kEdge) {
     const Size behind = std::min(n, first + kEdge);
     // One tile at least, which leaves the factors of the diagonal block.
-    const dim3 grid(static_cast<unsigned>(std::max<Size>(1, ceil_div(rows - behind, kTileEdge))),
-                    static_cast<unsigned>(std::max<Size>(1, ceil_div(n - behind, kTileEdge))));
-    const SignedLuStep<D, R> step{narrow(rows), narrow(n),      narrow(first), on_device(a),
-                                  lda,          on_device(out), rows,          signs};
-    kernel<<<grid, kTileThreads, shared, lane.stream()>>>(step);
+    const Size high = std::max<Size>(1, ceil_div(rows - behind, kTileEdge));
+    const Size ahead = std::max<Size>(1, ceil_div(n - behind, kTileEdge));
+    const Size back = t != nullptr ? ceil_div(behind, kTileEdge) : 0;
+    const SignedLuStep<D, R> step{
+        narrow(rows),   narrow(n), narrow(first), on_device(a),  lda,
+        on_device(out), rows,      signs,         narrow(ahead), on_device(out + rows * n),
+        on_device(t),   ldt};
+    kernel<<<dim3(static_cast<unsigned>(high), static_cast<unsigned>(ahead + back)), kTileThreads,
+             shared, lane.stream()>>>(step);
     JAXMG_CUDA_CHECK(cudaGetLastError());
   }
-  copy(lane, rows, n, out, rows, a, lda);
+  Cuda::copy(lane, rows, n, out, rows, a, lda);
 }
 
-#define JAXMG_INSTANTIATE(T) \
-  template void Cuda::signed_lu<T>(Lane&, Size, Size, T*, Size, Real<T>*);
+}  // namespace
+
+template <class T>
+void Cuda::signed_lu(Lane& lane, Size n, Size m, T* a, Size lda, Real<T>* signs) {
+  take_signed_lu<T>(lane, n, m, a, lda, signs, nullptr, 1);
+}
+
+template <class T>
+void Cuda::make_reflectors(Lane& lane, Size n, Size m, T* a, Size lda, Real<T>* signs, T* t,
+                           Size ldt) {
+  take_signed_lu<T>(lane, n, m, a, lda, signs, t, ldt);
+}
+
+#define JAXMG_INSTANTIATE(T)                                               \
+  template void Cuda::signed_lu<T>(Lane&, Size, Size, T*, Size, Real<T>*); \
+  template void Cuda::make_reflectors<T>(Lane&, Size, Size, T*, Size, Real<T>*, T*, Size);
 JAXMG_INSTANTIATE(float)
 JAXMG_INSTANTIATE(double)
 JAXMG_INSTANTIATE(std::complex<float>)
