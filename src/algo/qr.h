@@ -79,9 +79,11 @@ class Qr {
         Op::none,           last - first, step.width, z(s), aux_ + step.first * steps_.tile_size(),
         steps_.tile_size(), product,      other};
   }
-  Reflection<Device, T> trailing(Size s, Size first) const {
-    return reflection(s, first, n_, rank_.workspace.template get<T>(Buffer::product),
-                      rank_.workspace.template get<T>(Buffer::product_other));
+  SplitReflection<Device, T> trailing(Size s, Size first) const {
+    return {rank_,
+            reflection(s, first, n_, rank_.workspace.template get<T>(Buffer::product),
+                       rank_.workspace.template get<T>(Buffer::product_other)),
+            remaining(s), rows_from(s, first), n_};
   }
 
   void look_ahead(Size s) {
@@ -99,7 +101,7 @@ class Qr {
 
   void update(Size s, Size first) {
     Watch watch(rank_.observer, me_, Observer::Task::update, s, steps_.count());
-    trailing(s, first).apply(rank_, rank_.lanes.update, remaining(s), rows_from(s, first), n_);
+    trailing(s, first).apply();
   }
 
   // Panel s + 1, and the update with panel s beside it. The host of a panel may have to wait for
@@ -124,24 +126,19 @@ class Qr {
   void advance_with_room(Size s, Size first, Size beside) {
     auto& lanes = rank_.lanes;
     const Size columns = remaining(s);
-    const auto reflected = trailing(s, first);
-    T* const a = rows_from(s, first);
+    auto reflected = trailing(s, first);
     beside = std::min(beside, columns);
     {
       Watch watch(rank_.observer, me_, Observer::Task::update, s, steps_.count());
       Device::leave_room(lanes, true);
-      reflected.multiply(lanes.update, columns, a, n_);
-      Device::leave_room(lanes, false);
-      reflected.sum(rank_, lanes.update);
-      Device::leave_room(lanes, true);
-      reflected.turn(lanes.update);
-      reflected.subtract(lanes.update, 0, beside, a, n_);
+      reflected.multiply();
+      reflected.subtract(0, beside);
       Device::leave_room(lanes, false);
     }
     factor(s + 1);
     if (beside < columns) {
       lanes.update.wait(*factored_);
-      reflected.subtract(lanes.update, beside, columns, a, n_);
+      reflected.subtract(beside, columns);
     }
   }
 

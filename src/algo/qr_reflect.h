@@ -8,6 +8,9 @@
 // The sums D Z_s^H over ranks are as wide as the panel: D never moves.
 #pragma once
 
+#include <array>
+#include <optional>
+
 #include "algo/qr_steps.h"
 #include "algo/rank.h"
 #include "tile/device.h"
@@ -36,12 +39,9 @@ struct Reflection {
       Device::template fill<T>(lane, rows, width, T(0), T(0), product, rows);
     }
   }
-  // The same for all ranks.
-  void sum(Rank<Device>& rank, typename Device::Lane& lane) const {
-    if (rows > 0 && rank.comm.size() > 1) {
-      auto summed = rank.comm.all_reduce(lane, product, rows * width, dtype_of<T>, Reduction::sum);
-      lane.wait(summed);
-    }
+  // product <- its sum over all ranks
+  typename Device::Ticket sum(Rank<Device>& rank, typename Device::Lane& lane) const {
+    return rank.comm.all_reduce(lane, product, rows * width, dtype_of<T>, Reduction::sum);
   }
   // other <- (D Z^H) T or T^H
   void turn(typename Device::Lane& lane) const {
@@ -56,13 +56,86 @@ struct Reflection {
     }
   }
   void apply(Rank<Device>& rank, typename Device::Lane& lane, Size count, T* d, Size ldd) const {
+    if (rows <= 0) {
+      return;
+    }
     multiply(lane, count, d, ldd);
-    sum(rank, lane);
+    if (rank.comm.size() > 1) {
+      auto summed = sum(rank, lane);
+      lane.wait(summed);
+    }
     if (count > 0) {
       turn(lane);
       subtract(lane, 0, count, d, ldd);
     }
   }
+};
+
+// The same for many rows, in the update lane: the sum over ranks of the first ones is made by the
+// copy lane while the others are multiplied, and that of the others while the first are finished.
+template <class Device, class T>
+class SplitReflection {
+ public:
+  SplitReflection(Rank<Device>& rank, const Reflection<Device, T>& whole, Size count, T* d,
+                  Size ldd)
+      : rank_(rank), count_(count), ldd_(ldd) {
+    const bool many = rank.comm.size() > 1 && whole.rows >= Device::split_rows;
+    const Size first = many ? whole.rows / 2 : whole.rows;
+    parts_[0] = {whole, d, {}};
+    parts_[0].reflection.rows = first;
+    parts_[1] = {whole, d + first, {}};
+    parts_[1].reflection.rows = whole.rows - first;
+    parts_[1].reflection.product += first * whole.width;
+    parts_[1].reflection.other += first * whole.width;
+  }
+
+  void multiply() {
+    auto& lanes = rank_.lanes;
+    for (Part& part : parts_) {
+      if (part.reflection.rows > 0) {
+        part.reflection.multiply(lanes.update, count_, part.d, ldd_);
+        if (rank_.comm.size() > 1) {
+          lanes.copy.wait(lanes.update.record());
+          part.summed.emplace(part.reflection.sum(rank_, lanes.copy));
+        }
+      }
+    }
+  }
+  // Columns [first, last), after multiply().
+  void subtract(Size first, Size last) {
+    auto& lane = rank_.lanes.update;
+    for (Part& part : parts_) {
+      if (part.reflection.rows <= 0) {
+        continue;
+      }
+      if (part.summed) {
+        lane.wait(*part.summed);
+        part.summed.reset();
+      }
+      if (!part.turned && count_ > 0) {
+        part.reflection.turn(lane);
+      }
+      part.turned = true;
+      part.reflection.subtract(lane, first, last, part.d, ldd_);
+    }
+  }
+  void apply() {
+    multiply();
+    subtract(0, count_);
+  }
+
+ private:
+  struct Part {
+    Reflection<Device, T> reflection;
+    T* d = nullptr;
+    std::optional<typename Device::Ticket> summed;
+    bool turned = false;
+  };
+
+  Rank<Device>& rank_;
+  Size count_;
+  Size ldd_;
+  std::array<Part, 2> parts_;
 };
 
 // The reflectors that a factorisation left in the matrix and its aux.
@@ -104,8 +177,9 @@ class QrReflectors {
                                   steps_.tile_size(),
                                   rank_.workspace.template get<T>(Buffer::product),
                                   rank_.workspace.template get<T>(Buffer::product_other)};
-    h.apply(rank_, rank_.lanes.update, steps_.remaining(s, me_), d + steps_.begin(s, me_) * ldd,
-            ldd);
+    SplitReflection<Device, T>(rank_, h, steps_.remaining(s, me_), d + steps_.begin(s, me_) * ldd,
+                               ldd)
+        .apply();
   }
 
   // d <- d H_0 H_1 ...

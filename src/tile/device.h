@@ -121,6 +121,8 @@
 //   class Verdict    movable; good() holds the host until it is there
 //   judge_gram(lane, n, g, ldg) -> Verdict
 //                    whether the lower triangle of g is near that of I; it depends on g alone
+//   split_rows       rows of a product from which it is worth while to add them up over the ranks in
+//                    two parts, one of them being on its way while the other is made
 //   make_reflectors(lane, n, m, a, lda, signs, t, ldt)
 //                    as signed_lu, and t <- T = -U S inv(L)^H, zeros below its diagonal
 //   lu_block         largest n of signed_lu and make_reflectors

@@ -55,6 +55,7 @@ struct Deferred {
   static constexpr Size inverse_block = 2;
   static constexpr bool partitions = true;
   static constexpr bool gram_panels = true;
+  static constexpr Size split_rows = 5;
   static constexpr bool reads_in_place = false;
   static constexpr bool solves_eigenproblems = true;
   static constexpr bool halves_herk = false;

@@ -2,6 +2,8 @@
 // The operations are described in tile/device.h.
 #pragma once
 
+#include <limits>
+
 #include "core/dtype.h"
 #include "core/status.h"
 #include "core/types.h"
@@ -68,6 +70,7 @@ struct Cpu {
                              Size ldx, T* b, Size ldb, T* work);
 
   static constexpr bool gram_panels = false;
+  static constexpr Size split_rows = std::numeric_limits<Size>::max();
   static constexpr Size lu_block = 64;
   template <class T>
   static void copy_triangle(Lane& lane, Uplo uplo, Diag diag, Size m, Size n, const T* src,

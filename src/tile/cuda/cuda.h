@@ -117,6 +117,7 @@ struct Cuda {
                              Size ldx, T* b, Size ldb, T* work);
 
   static constexpr bool gram_panels = true;
+  static constexpr Size split_rows = 4096;
   using Verdict = CudaVerdict;
   template <class T>
   static void doubt_factor(Lane& lane, Size n, const T* l, Size ldl, const Info* info, T* g);
