@@ -65,6 +65,7 @@ _PURPOSE = {
     "stacked_triangles": "the same, stacked",
     "panel_small": "tiles of the panel",
     "panel_signs": "signs of the panel",
+    "panel_info": "report on the panel",
     "product": "products with a panel",
     "product_other": "the same, second buffer",
     "ahead_product": "products of the look-ahead",

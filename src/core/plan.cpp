@@ -332,6 +332,7 @@ std::string_view name(Buffer buffer) {
                                                           "stacked_triangles",
                                                           "panel_small",
                                                           "panel_signs",
+                                                          "panel_info",
                                                           "product",
                                                           "product_other",
                                                           "ahead_product",

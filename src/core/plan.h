@@ -68,6 +68,7 @@ enum class Buffer {
   stacked_triangles,   // the same without gaps
   panel_small,         // tiles that are being worked on
   panel_signs,         // diagonal of +-1
+  panel_info,          // what a tile operation of the panel reports
   product,             // of a matrix with a block reflector
   product_other,       // the same, a second one
   ahead_product,       // both, for the next panel

@@ -127,8 +127,11 @@ void time_cholesky(int devices, Size n, const std::string& what, Size tile, Size
 void time_lu(int devices, Size n, const std::string& type, Size tile);
 // Microseconds a column of an m x n panel of LU.
 void time_lu_panel(Size m, Size n, const std::string& type);
-// Seconds of a QR factorisation of m x n on that many devices.
+// Seconds of a QR factorisation of m x n on that many devices; type:R keeps R multiprocessors for
+// panels.
 void time_qr(int devices, Size m, Size n, const std::string& type, Size tile);
+// Microseconds of the operations of its panels, of `rows` rows on each device, and updates.
+void time_qr_panel(Size rows, Size tile);
 // Seconds of an eigenproblem of order n, with and without vectors.
 void time_eigen(int devices, Size n, const std::string& type, Size tile);
 // Seconds of bulge chasing in bands of order n and of its reflectors on so many columns.
