@@ -194,7 +194,7 @@ class NaiveLibrary : public vendor::Library {
     return 0;
   }
 
- private:
+ protected:
   // Columns p and q of m and v, then rows of m, so that element (p, q) vanishes. Column j of a
   // matrix is row j of its storage.
   void rotate(Matrix<T>& m, Matrix<T>& v, Size p, Size q) {
