@@ -175,22 +175,38 @@ class Cholesky {
       for_blocks(k, next, next + 1, k + 1, Step(dist_.steps()), [&](const UpdateBlock& block) {
         panel.update_by(lane, part, block.row, block.m, block.col, block.n, a_ + block.offset, n_);
       });
-      for_rhs(k, next, next + 1, [&](Size col, Size count, T* columns) {
-        panel.update_rhs_by(lane, part, col, count, columns, rhs_.count);
-      });
     }
+    // Few numbers: one product is shorter than one for each part.
+    for_rhs(k, next, next + 1, [&](Size col, Size count, T* columns) {
+      panel.update_rhs(lane, col, count, columns, rhs_.count);
+    });
     panels_.looked(k);
   }
 
-  // All other columns of mine:  A22 -= L21 L21^H, on and below the diagonal tiles.
+  // All other columns of mine, while panel k + 1 may be made in the panel lane.
   void update(Step k) {
     Watch watch(rank_.observer, me_, Observer::Task::update, *k, dist_.steps());
-    auto& lane = rank_.lanes.update;
-    const LocalTile end(dist_.local_tiles(me_));
     LocalTile first = dist_.first_tile_from(k + 1, me_);
     if (looks_ahead(k)) {
       ++first;  // done by the look-ahead
     }
+    if constexpr (Device::partitions) {
+      const PanelType& panel = panels_[k];
+      const Size columns = dist_.local_size(me_) - *dist_.begin(first);
+      if (looks_ahead(k) && columns > 0 &&
+          Device::template room_pays<T>(rank_.lanes, PanelType::by_parts, panel.rows(), columns)) {
+        Device::leave_room(rank_.lanes, true);
+        update_from(k, first);
+        return Device::leave_room(rank_.lanes, false);
+      }
+    }
+    update_from(k, first);
+  }
+
+  //   A22 -= L21 L21^H, on and below the diagonal tiles, from local tile `first` on
+  void update_from(Step k, LocalTile first) {
+    auto& lane = rank_.lanes.update;
+    const LocalTile end(dist_.local_tiles(me_));
     const Size group = rank_.plan.group();
     const Step last(dist_.steps());
     BlockRuns near_diagonal(group * dist_.ranks()), diagonal(1);

@@ -45,6 +45,9 @@
 //                    how many of n columns (m rows, inner dimension k, products by parts or native;
 //                    of a matrix of that order) are best updated with such room while a panel of k
 //                    columns is made; 0: it does not pay
+//   room_pays<T>(lanes, split, m, n)
+//                    whether an update of the lower half of m x n elements is so short that it had
+//                    better leave such room to the Cholesky panel that is made meanwhile
 //   row_max(lane, m, n, a, lda, result)      result_i <- max_j of max(|Re a_ij|, |Im a_ij|)
 //   column_max(lane, m, n, rows, a, lda, result)
 //                    result_j <- max_i of rows_i max(|Re a_ij|, |Im a_ij|)

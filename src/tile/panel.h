@@ -19,6 +19,7 @@ template <class Device, class T>
 class Panel {
  public:
   using Lane = typename Device::Lane;
+  static constexpr bool by_parts = false;  // of numbers
 
   static Panel from(const Workspace& workspace, bool odd) {
     return Panel(workspace.template get<T>(odd ? Buffer::panel_odd : Buffer::panel_even));
@@ -117,9 +118,6 @@ class Panel {
   // The same for other columns of the right-hand sides, b (rhs x n), with numbers as they are.
   void update_rhs(Lane& lane, Size col, Size n, T* b, Size ldb) const {
     Panel::update(lane, rows_, rhs_, col, n, b, ldb);
-  }
-  void update_rhs_by(Lane& lane, Size part, Size col, Size n, T* b, Size ldb) const {
-    Panel::update_by(lane, part, rows_, rhs_, col, n, b, ldb);
   }
   // All of it for `count` blocks at constant distances, of which none overlaps another.
   void update_strided(Lane& lane, Size row, Size row_stride, Size m, Size col, Size col_stride,

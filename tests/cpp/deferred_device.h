@@ -179,6 +179,10 @@ struct Deferred {
   static Size columns_beside_panel(Lanes&, bool, Size, Size, Size, Size n) {
     return n / 2;
   }
+  template <class T>
+  static bool room_pays(const Lanes&, bool, Size, Size) {
+    return true;
+  }
   static void leave_room(Lanes&, bool) {}
   static void share_with_panels(Lanes&, bool) {}
 

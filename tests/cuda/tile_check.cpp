@@ -78,9 +78,9 @@ void check_moves(CudaLane& lane) {
 template <class T>
 void check_gemm(CudaLane& lane) {
   Group group("tiles: gemm " + type_name<T>());
-  const std::vector<std::array<Size, 3>> shapes = {{0, 3, 2},    {3, 4, 0},    {1, 1, 1},
-                                                   {1, 37, 50},  {41, 1, 60},  {5, 7, 9},
-                                                   {64, 32, 16}, {65, 33, 17}, {130, 70, 100}};
+  const std::vector<std::array<Size, 3>> shapes = {
+      {0, 3, 2}, {3, 4, 0},    {1, 1, 1},    {1, 37, 50},    {41, 1, 60},
+      {5, 7, 9}, {64, 32, 16}, {65, 33, 17}, {130, 70, 100}, {1, 70, 300}};
   for (const auto& [m, n, k] : shapes) {
     for (const Op op_a : {Op::none, Op::transpose, Op::conj_transpose}) {
       for (const Op op_b : {Op::none, Op::transpose, Op::conj_transpose}) {

@@ -70,6 +70,8 @@ struct Cuda {
   static constexpr bool partitions = true;
   template <class T>
   static Size columns_beside_panel(Lanes& lanes, bool split, Size order, Size m, Size k, Size n);
+  template <class T>
+  static bool room_pays(const Lanes& lanes, bool split, Size m, Size n);
   static void leave_room(Lanes& lanes, bool room);
   static void share_with_panels(Lanes& lanes, bool share);
   static void subtract_split_rows(Lane& lane, Size m, Size n, Size k, const Half* a, Size lda,

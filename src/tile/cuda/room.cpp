@@ -14,6 +14,8 @@ namespace {
 
 // Up to here native updates are so short that the chain of panels decides.
 constexpr Size kChainBound = 24576;
+// Seconds of an update, divided by the columns of the panel, that are over before a panel is made.
+constexpr double kNoUpdate = 1e-7;
 
 // Operations a second, counted as for real numbers, of products on all multiprocessors of an H200.
 template <class T>
@@ -55,8 +57,18 @@ Size Cuda::columns_beside_panel(Lanes& lanes, bool split, Size order, Size m, Si
                                            : std::min(n, round_up(static_cast<Size>(columns), 128));
 }
 
-#define JAXMG_INSTANTIATE(T) \
-  template Size Cuda::columns_beside_panel<T>(Lanes&, bool, Size, Size, Size, Size);
+// Longer updates keep the device busy whatever a panel takes, and would only become longer. During
+// shorter ones the next panel is what everybody waits for, and beside products without room it
+// takes about twice its time. The shortest are over before it has waited for them.
+template <class T>
+bool Cuda::room_pays(const Lanes& lanes, bool split, Size m, Size n) {
+  const double column = static_cast<double>(m) * static_cast<double>(n) / product_speed<T>(split);
+  return lanes.reserve() > 0 && column > kNoUpdate && column < lanes.short_update();
+}
+
+#define JAXMG_INSTANTIATE(T)                                                         \
+  template Size Cuda::columns_beside_panel<T>(Lanes&, bool, Size, Size, Size, Size); \
+  template bool Cuda::room_pays<T>(const Lanes&, bool, Size, Size);
 JAXMG_INSTANTIATE(float)
 JAXMG_INSTANTIATE(double)
 JAXMG_INSTANTIATE(std::complex<float>)
