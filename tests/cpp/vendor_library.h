@@ -28,6 +28,11 @@ struct Host<tile::Cpu> {
   static void write(tile::CpuLane&, Size count, const X* host, X* to) {
     std::copy_n(host, count, to);
   }
+  template <class Until>
+  static void wait(tile::CpuLane&, std::unique_lock<std::mutex>& lock,
+                   std::condition_variable& changed, const Until& until) {
+    changed.wait(lock, until);
+  }
 };
 
 }  // namespace jaxmg::vendor
