@@ -13,6 +13,7 @@
 // Right-looking, with one panel of look-ahead. LAPACK: xGEQRF, xGEQRT.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <optional>
 
@@ -42,42 +43,50 @@ class Qr {
   // On return everything is ordered before later work of the update lane.
   void run() {
     auto& lanes = rank_.lanes;
-    lanes.panel.wait(lanes.update.record());
+    stored_ = lanes.update.record();
     if (steps_.count() > 0) {
       factor(0);
     }
     for (Size s = 0; s < steps_.count(); ++s) {
       lanes.update.wait(*factored_);
-      Size done = steps_.step(s).first + steps_.step(s).width;
+      panel_.store(lanes.update, z(s));
+      stored_ = lanes.update.record();
       if (s + 1 < steps_.count()) {
-        done = look_ahead(s);  // the next panel's columns first, so that
+        look_ahead(s);  // the next panel's columns first, so that
+        advance(s);     // it is on its way while the rest is brought up to date
+      } else {
+        update(s, steps_.step(s).first + steps_.step(s).width);
       }
-      update(s, done);  // while the rest is brought up to date
       updated_ = lanes.update.record();
-      if (s + 1 < steps_.count()) {
-        factor(s + 1);  // the panel is on its way; its host may have to wait for numbers
-      }
     }
     lanes.update.wait(lanes.panel.record());
   }
 
  private:
   void factor(Size s) {
+    rank_.lanes.panel.wait(stored_);
     panel_.factor(s, z(s));
     factored_ = rank_.lanes.panel.record();
   }
   T* z(Size s) const { return z_[static_cast<std::size_t>(s & 1)]; }
+  Size remaining(Size s) const { return steps_.remaining(s, me_); }
+  T* rows_from(Size s, Size first) const { return a_ + steps_.begin(s, me_) * n_ + first; }
 
-  // Rows [first, last) of M, which are columns of A, with reflector s.
-  void reflect_rows(typename Device::Lane& lane, Size s, Size first, Size last, T* product,
-                    T* other) {
+  // Of rows [first, last) of M, which are columns of A, with reflector s.
+  Reflection<Device, T> reflection(Size s, Size first, Size last, T* product, T* other) const {
     const QrStep step = steps_.step(s);
-    reflect<Device, T>(rank_, lane, Op::none, last - first, steps_.remaining(s, me_), step.width,
-                       z(s), aux_ + step.first * steps_.tile_size(), steps_.tile_size(),
-                       a_ + steps_.begin(s, me_) * n_ + first, n_, product, other);
+    return {
+        Op::none,           last - first, step.width, z(s), aux_ + step.first * steps_.tile_size(),
+        steps_.tile_size(), product,      other};
+  }
+  SplitReflection<Device, T> trailing(Size s, Size first) const {
+    return {rank_,
+            reflection(s, first, n_, rank_.workspace.template get<T>(Buffer::product),
+                       rank_.workspace.template get<T>(Buffer::product_other)),
+            remaining(s), rows_from(s, first), n_};
   }
 
-  Size look_ahead(Size s) {
+  void look_ahead(Size s) {
     Watch watch(rank_.observer, me_, Observer::Task::look_ahead, s, steps_.count());
     auto& lane = rank_.lanes.panel;
     if (updated_) {
@@ -86,14 +95,51 @@ class Qr {
     const QrStep next = steps_.step(s + 1);
     T* const product = rank_.workspace.template get<T>(Buffer::ahead_product);
     const Size square = steps_.tile_size() * steps_.tile_size();
-    reflect_rows(lane, s, next.first, next.first + next.width, product, product + square);
-    return next.first + next.width;
+    reflection(s, next.first, next.first + next.width, product, product + square)
+        .apply(rank_, lane, remaining(s), rows_from(s, next.first), n_);
   }
 
   void update(Size s, Size first) {
     Watch watch(rank_.observer, me_, Observer::Task::update, s, steps_.count());
-    reflect_rows(rank_.lanes.update, s, first, n_, rank_.workspace.template get<T>(Buffer::product),
-                 rank_.workspace.template get<T>(Buffer::product_other));
+    trailing(s, first).apply();
+  }
+
+  // Panel s + 1, and the update with panel s beside it. The host of a panel may have to wait for
+  // its numbers, when the update is on its way already.
+  void advance(Size s) {
+    const Size first = steps_.step(s + 1).first + steps_.step(s + 1).width;
+    if constexpr (Device::partitions) {
+      const Size columns = remaining(s);
+      // The product with the reflector costs as much as what follows it.
+      const Size beside = Device::template columns_beside_panel<T>(
+          rank_.lanes, false, n_, n_ - first, steps_.step(s).width, 2 * columns);
+      if (beside > 0) {
+        return advance_with_room(s, first, std::max<Size>(0, beside - columns));
+      }
+    }
+    update(s, first);
+    factor(s + 1);
+  }
+
+  // As much of the update as takes about the time of the panel leaves it room: the product, and
+  // some columns. The others follow the panel. How many is no matter for other ranks.
+  void advance_with_room(Size s, Size first, Size beside) {
+    auto& lanes = rank_.lanes;
+    const Size columns = remaining(s);
+    auto reflected = trailing(s, first);
+    beside = std::min(beside, columns);
+    {
+      Watch watch(rank_.observer, me_, Observer::Task::update, s, steps_.count());
+      Device::leave_room(lanes, true);
+      reflected.multiply();
+      reflected.subtract(0, beside);
+      Device::leave_room(lanes, false);
+    }
+    factor(s + 1);
+    if (beside < columns) {
+      lanes.update.wait(*factored_);
+      reflected.subtract(beside, columns);
+    }
   }
 
   Rank<Device>& rank_;
@@ -104,6 +150,7 @@ class Qr {
   T* aux_;
   QrPanel<Device, T> panel_;
   std::array<T*, 2> z_;
+  typename Device::Event stored_;  // the panel's buffers are free
   std::optional<typename Device::Event> factored_;
   std::optional<typename Device::Event> updated_;
 };

@@ -11,12 +11,15 @@
 //                                     householder.h); U and T are sent to all
 //   Y_r = Q_r (W_r inv(U))            on each rank
 //
+// Where a device has a shorter way (qr_gram_panel.h), that is gone as long as it is safe.
+//
 // Demmel, Grigori, Hoemmen, Langou: Communication-optimal parallel and sequential QR (2012), for
 // the reduction.
 #pragma once
 
 #include <algorithm>
 
+#include "algo/qr_gram_panel.h"
 #include "algo/qr_steps.h"
 #include "algo/rank.h"
 #include "tile/householder.h"
@@ -37,18 +40,16 @@ class QrPanel {
         x_(rank.workspace.template get<T>(Buffer::panel_columns)),
         gathered_(rank.workspace.template get<T>(Buffer::gathered_triangles)),
         stack_(rank.workspace.template get<T>(Buffer::stacked_triangles)),
-        signs_(rank.workspace.template get<Real<T>>(Buffer::panel_signs)) {
-    T* const small = rank.workspace.template get<T>(Buffer::panel_small);
-    const Size square = steps.tile_size() * steps.tile_size();
-    own_ = small;
-    triangle_ = small + square;
-    top_ = small + 2 * square;  // and T behind it
-    mine_ = small + 4 * square;
-    flipped_ = small + 5 * square;
-  }
+        signs_(rank.workspace.template get<Real<T>>(Buffer::panel_signs)),
+        own_(small(0)),
+        triangle_(small(1)),
+        top_(small(2)),  // and T behind it
+        mine_(small(4)),
+        flipped_(small(5)),
+        gram_(rank, steps.tile_size(), small(6), flipped_) {}
 
-  // z (width x rows left) <- Y^H. Y and R go to their places in the matrix, T to aux. All work is
-  // in the panel lane.
+  // z (width x rows left) <- Y^H, T goes to aux; all work is in the panel lane. store() must be
+  // over before the next panel.
   void factor(Size s, T* z) {
     Watch watch(rank_.observer, me_, Observer::Task::panel, s, steps_.count());
     step_ = steps_.step(s);
@@ -57,13 +58,52 @@ class QrPanel {
     block_ = a_ + steps_.begin(s, me_) * n_ + step_.first;
     // A rank with fewer rows than columns takes no part in the reduction but with these rows.
     reduced_ = left_ >= w_;
-    const Size place = gather(s);
-    reflectors(place);
-    expand(place, z);
-    store(z);
+    by_gram_ = factor_by_gram(z);
+    if (!by_gram_) {
+      const Size place = gather(s);
+      reflectors(place);
+      expand(place, z);
+    }
+  }
+
+  // The matrix <- Y^H, and R^H with the diagonal in the place of Y1's.
+  void store(typename Device::Lane& lane, const T* z) {
+    Device::template copy<T>(lane, w_, left_, z, w_, block_, n_);
+    if (owner()) {
+      if (by_gram_) {
+        gram_.triangle(lane, flipped_);
+      } else {
+        Device::template transpose<T>(lane, w_, w_, triangle_, w_, flipped_, w_, true);
+      }
+      Device::template copy_triangle<T>(lane, Uplo::lower, Diag::non_unit, w_, w_, flipped_, w_,
+                                        block_, n_);
+    }
   }
 
  private:
+  T* small(Size i) const {
+    const Size square = steps_.tile_size() * steps_.tile_size();
+    return rank_.workspace.template get<T>(Buffer::panel_small) + i * square;
+  }
+  T* t_factor() const { return aux_ + step_.first * steps_.tile_size(); }
+
+  // The more often it has been in vain, the longer until the next attempt.
+  bool factor_by_gram(T* z) {
+    if constexpr (Device::gram_panels) {
+      if (pause_ > 0) {
+        --pause_;
+        return false;
+      }
+      if (gram_.factor({w_, left_, step_.tile.rank, block_, n_}, z, t_factor(),
+                       steps_.tile_size())) {
+        return true;
+      }
+      pause_ = next_pause_;
+      next_pause_ = 2 * next_pause_ + 1;
+    }
+    return false;
+  }
+
   bool owner() const { return step_.tile.rank == me_; }
 
   // x <- Q_r, stack <- W, triangle <- B. Returns the place of W_r in the stack.
@@ -118,8 +158,7 @@ class QrPanel {
       auto sent = rank_.comm.broadcast(lane, top_, 2 * w_ * w_, dtype_of<T>, step_.tile.rank);
       lane.wait(sent);
     }
-    Device::template copy<T>(lane, w_, w_, t, w_, aux_ + step_.first * steps_.tile_size(),
-                             steps_.tile_size());
+    Device::template copy<T>(lane, w_, w_, t, w_, t_factor(), steps_.tile_size());
   }
 
   // z <- (Q_r (W_r inv(U)))^H
@@ -135,21 +174,8 @@ class QrPanel {
     } else {
       Device::template transpose<T>(lane, left_, w_, mine_, w_, z, w_, true);
     }
-    if (owner()) {  // the triangle of Y1 as it is
-      Device::template transpose<T>(lane, w_, w_, top_, w_, flipped_, w_, true);
-      Device::template fill<T>(lane, w_, w_, T(0), T(1), z, w_);
-      Device::template copy_triangle<T>(lane, Uplo::upper, Diag::unit, w_, w_, flipped_, w_, z, w_);
-    }
-  }
-
-  // The matrix <- Y^H, and R^H with the diagonal in the place of Y1's.
-  void store(const T* z) {
-    auto& lane = rank_.lanes.panel;
-    Device::template copy<T>(lane, w_, left_, z, w_, block_, n_);
     if (owner()) {
-      Device::template transpose<T>(lane, w_, w_, triangle_, w_, flipped_, w_, true);
-      Device::template copy_triangle<T>(lane, Uplo::lower, Diag::non_unit, w_, w_, flipped_, w_,
-                                        block_, n_);
+      place_unit_triangle<Device, T>(lane, w_, top_, w_, flipped_, z);
     }
   }
 
@@ -168,6 +194,9 @@ class QrPanel {
   T* top_;
   T* mine_;
   T* flipped_;
+  QrGramPanel<Device, T> gram_;
+  Size pause_ = 0;  // panels until it is tried again
+  Size next_pause_ = 1;
   // Of the present step.
   QrStep step_;
   Size w_ = 0;
@@ -175,6 +204,7 @@ class QrPanel {
   Size height_ = 0;  // of the stack
   T* block_ = nullptr;
   bool reduced_ = false;
+  bool by_gram_ = false;
 };
 
 }  // namespace jaxmg

@@ -8,37 +8,135 @@
 // The sums D Z_s^H over ranks are as wide as the panel: D never moves.
 #pragma once
 
+#include <array>
+#include <optional>
+
 #include "algo/qr_steps.h"
 #include "algo/rank.h"
 #include "tile/device.h"
 
 namespace jaxmg {
 
-// d <- d H or d H^H for one reflector. d: rows x count columns of this rank, those of its rows of A
-// that are left; z: width x count. product, other: rows x width each.
+// D H or D H^H for one reflector, step by step. D: rows x count columns of this rank, those of its
+// rows of A that are left.
 template <class Device, class T>
-void reflect(Rank<Device>& rank, typename Device::Lane& lane, Op op, Size rows, Size count,
-             Size width, const T* z, const T* t, Size ldt, T* d, Size ldd, T* product, T* other) {
-  if (rows <= 0) {
-    return;
+struct Reflection {
+  Op op = Op::none;  // H, or conj_transpose: H^H
+  Size rows = 0;
+  Size width = 0;
+  const T* z = nullptr;  // width x the columns of D
+  const T* t = nullptr;
+  Size ldt = 0;
+  T* product = nullptr;  // rows x width each
+  T* other = nullptr;
+
+  // product <- D Z^H
+  void multiply(typename Device::Lane& lane, Size count, const T* d, Size ldd) const {
+    if (rows > 0 && count > 0) {
+      Device::template gemm<T>(lane, Op::none, Op::conj_transpose, rows, width, count, T(1), d, ldd,
+                               z, width, T(0), product, rows);
+    } else {
+      Device::template fill<T>(lane, rows, width, T(0), T(0), product, rows);
+    }
   }
-  if (count > 0) {
-    Device::template gemm<T>(lane, Op::none, Op::conj_transpose, rows, width, count, T(1), d, ldd,
-                             z, width, T(0), product, rows);
-  } else {
-    Device::template fill<T>(lane, rows, width, T(0), T(0), product, rows);
+  // product <- its sum over all ranks
+  typename Device::Ticket sum(Rank<Device>& rank, typename Device::Lane& lane) const {
+    return rank.comm.all_reduce(lane, product, rows * width, dtype_of<T>, Reduction::sum);
   }
-  if (rank.comm.size() > 1) {
-    auto summed = rank.comm.all_reduce(lane, product, rows * width, dtype_of<T>, Reduction::sum);
-    lane.wait(summed);
-  }
-  if (count > 0) {
+  // other <- (D Z^H) T or T^H
+  void turn(typename Device::Lane& lane) const {
     Device::template gemm<T>(lane, Op::none, op, rows, width, width, T(1), product, rows, t, ldt,
                              T(0), other, rows);
-    Device::template gemm<T>(lane, Op::none, Op::none, rows, count, width, T(-1), other, rows, z,
-                             width, T(1), d, ldd);
   }
-}
+  // Columns [first, last) of d less what belongs to them.
+  void subtract(typename Device::Lane& lane, Size first, Size last, T* d, Size ldd) const {
+    if (rows > 0 && first < last) {
+      Device::template gemm<T>(lane, Op::none, Op::none, rows, last - first, width, T(-1), other,
+                               rows, z + first * width, width, T(1), d + first * ldd, ldd);
+    }
+  }
+  void apply(Rank<Device>& rank, typename Device::Lane& lane, Size count, T* d, Size ldd) const {
+    if (rows <= 0) {
+      return;
+    }
+    multiply(lane, count, d, ldd);
+    if (rank.comm.size() > 1) {
+      auto summed = sum(rank, lane);
+      lane.wait(summed);
+    }
+    if (count > 0) {
+      turn(lane);
+      subtract(lane, 0, count, d, ldd);
+    }
+  }
+};
+
+// The same for many rows, in the update lane: the sum over ranks of the first ones is made by the
+// copy lane while the others are multiplied, and that of the others while the first are finished.
+template <class Device, class T>
+class SplitReflection {
+ public:
+  SplitReflection(Rank<Device>& rank, const Reflection<Device, T>& whole, Size count, T* d,
+                  Size ldd)
+      : rank_(rank), count_(count), ldd_(ldd) {
+    const bool many = rank.comm.size() > 1 && whole.rows >= Device::split_rows;
+    const Size first = many ? whole.rows / 2 : whole.rows;
+    parts_[0] = {whole, d, {}};
+    parts_[0].reflection.rows = first;
+    parts_[1] = {whole, d + first, {}};
+    parts_[1].reflection.rows = whole.rows - first;
+    parts_[1].reflection.product += first * whole.width;
+    parts_[1].reflection.other += first * whole.width;
+  }
+
+  void multiply() {
+    auto& lanes = rank_.lanes;
+    for (Part& part : parts_) {
+      if (part.reflection.rows > 0) {
+        part.reflection.multiply(lanes.update, count_, part.d, ldd_);
+        if (rank_.comm.size() > 1) {
+          lanes.copy.wait(lanes.update.record());
+          part.summed.emplace(part.reflection.sum(rank_, lanes.copy));
+        }
+      }
+    }
+  }
+  // Columns [first, last), after multiply().
+  void subtract(Size first, Size last) {
+    auto& lane = rank_.lanes.update;
+    for (Part& part : parts_) {
+      if (part.reflection.rows <= 0) {
+        continue;
+      }
+      if (part.summed) {
+        lane.wait(*part.summed);
+        part.summed.reset();
+      }
+      if (!part.turned && count_ > 0) {
+        part.reflection.turn(lane);
+      }
+      part.turned = true;
+      part.reflection.subtract(lane, first, last, part.d, ldd_);
+    }
+  }
+  void apply() {
+    multiply();
+    subtract(0, count_);
+  }
+
+ private:
+  struct Part {
+    Reflection<Device, T> reflection;
+    T* d = nullptr;
+    std::optional<typename Device::Ticket> summed;
+    bool turned = false;
+  };
+
+  Rank<Device>& rank_;
+  Size count_;
+  Size ldd_;
+  std::array<Part, 2> parts_;
+};
 
 // The reflectors that a factorisation left in the matrix and its aux.
 template <class Device, class T>
@@ -71,11 +169,17 @@ class QrReflectors {
   // of all L columns of this rank.
   void apply(Size s, Op op, Size rows, T* d, Size ldd) {
     const QrStep step = steps_.step(s);
-    reflect<Device, T>(rank_, rank_.lanes.update, op, rows, steps_.remaining(s, me_), step.width,
-                       z_, aux_ + step.first * steps_.tile_size(), steps_.tile_size(),
-                       d + steps_.begin(s, me_) * ldd, ldd,
-                       rank_.workspace.template get<T>(Buffer::product),
-                       rank_.workspace.template get<T>(Buffer::product_other));
+    const Reflection<Device, T> h{op,
+                                  rows,
+                                  step.width,
+                                  z_,
+                                  aux_ + step.first * steps_.tile_size(),
+                                  steps_.tile_size(),
+                                  rank_.workspace.template get<T>(Buffer::product),
+                                  rank_.workspace.template get<T>(Buffer::product_other)};
+    SplitReflection<Device, T>(rank_, h, steps_.remaining(s, me_), d + steps_.begin(s, me_) * ldd,
+                               ldd)
+        .apply();
   }
 
   // d <- d H_0 H_1 ...

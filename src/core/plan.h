@@ -55,6 +55,7 @@ enum class Buffer {
   probe_product,    // n
   probe_transpose,  // n
   probe_result,     // 4 reals
+  probe_factor,     // one tile: what the factor makes of the probe's vector
   send_staging,
   receive_staging,
   pivots,      // 2 n integers: row interchanges of an LU factorisation, then their product
@@ -68,6 +69,7 @@ enum class Buffer {
   stacked_triangles,   // the same without gaps
   panel_small,         // tiles that are being worked on
   panel_signs,         // diagonal of +-1
+  panel_info,          // what a tile operation of the panel reports
   product,             // of a matrix with a block reflector
   product_other,       // the same, a second one
   ahead_product,       // both, for the next panel

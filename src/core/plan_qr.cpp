@@ -1,7 +1,9 @@
 // Buffers of the QR family.
 #include <algorithm>
+#include <cstdint>
 
 #include "core/plan_entries.h"
+#include "core/status.h"
 
 namespace jaxmg {
 
@@ -59,11 +61,12 @@ void add_qr_entries(const PlanRequest& q, const Decisions& decided, EntryList& l
   switch (q.routine) {
     case Routine::geqrf:
       list.scratch(Buffer::panel_odd, t, rows * tile);
-      list.scratch(Buffer::panel_columns, t, rows * tile);
+      list.scratch(Buffer::panel_columns, t, (rows + tile) * tile);
       list.scratch(Buffer::gathered_triangles, t, q.ranks * tile * tile);
       list.scratch(Buffer::stacked_triangles, t, q.ranks * tile * tile);
-      list.scratch(Buffer::panel_small, t, 6 * tile * tile);
+      list.scratch(Buffer::panel_small, t, 13 * tile * tile);
       list.scratch(Buffer::panel_signs, real_of(t), tile);
+      list.scratch(Buffer::panel_info, DType::i32, sizeof(Info) / sizeof(std::int32_t));
       list.scratch(Buffer::product, t, n * tile);
       list.scratch(Buffer::product_other, t, n * tile);
       list.scratch(Buffer::ahead_product, t, 2 * tile * tile);

@@ -117,10 +117,23 @@
 //   orthonormalise(lane, m, n, a, lda, r, ldr)
 //                    m >= n: a <- Q, r <- R of a = Q R with orthonormal columns of Q, whatever the
 //                    rank of a; zeros below R, whose diagonal is real
-//   lu_block         largest n of signed_lu
-//   signed_lu(lane, n, a, lda, signs)
-//                    a <- L \ U of a - S = L U, L of unit diagonal, S = diag(signs) of +-1 chosen so
-//                    that no pivot is less than 1 in magnitude, for a with columns of norm <= 1
+//   gram_panels      whether the QR of a panel is best taken by way of its Gram matrices where that
+//                    is safe; only then:
+//   doubt_factor(lane, n, l, ldl, info, g)
+//                    *g <- NaN if *info has failed, or if the diagonal of the lower triangle L is so
+//                    wide that squares lose too much: L L^H was a Gram matrix
+//   class Verdict    movable; good() holds the host until it is there
+//   judge_gram(lane, n, g, ldg) -> Verdict
+//                    whether the lower triangle of g is near that of I; it depends on g alone
+//   split_rows       rows of a product from which it is worth while to add them up over the ranks in
+//                    two parts, one of them being on its way while the other is made
+//   make_reflectors(lane, n, m, a, lda, signs, t, ldt)
+//                    as signed_lu, and t <- T = -U S inv(L)^H, zeros below its diagonal
+//   lu_block         largest n of signed_lu and make_reflectors
+//   signed_lu(lane, n, m, a, lda, signs)
+//                    the first n rows of a <- L \ U of a - S = L U, L of unit diagonal, S =
+//                    diag(signs) of +-1 chosen so that no pivot is less than 1 in magnitude, for a
+//                    with columns of norm <= 1; the m <= n rows C below them <- C inv(U)
 //   check_diagonal(lane, n, a, lda, position, info)
 //                    sets *info, if ok, to (singular, position + j) for the first zero a_jj, 1-based
 //   rotate(lane, downdate, w, k, l, ldl, v, ldv, theta, ldt, position, info)

@@ -5,16 +5,20 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <memory>
 #include <type_traits>
 #include <vector>
 
 #include "deferred_lane.h"
+#include "gram_verdict.h"
 #include "tile/cpu/cpu.h"
 #include "tile/device.h"
+#include "tile/householder.h"
 
 namespace jaxmg::test {
 
@@ -50,6 +54,8 @@ struct Deferred {
   using Lanes = DeferredLanes;
   static constexpr Size inverse_block = 2;
   static constexpr bool partitions = true;
+  static constexpr bool gram_panels = true;
+  static constexpr Size split_rows = 5;
   static constexpr bool reads_in_place = false;
   static constexpr bool solves_eigenproblems = true;
   static constexpr bool halves_herk = false;
@@ -177,7 +183,7 @@ struct Deferred {
 
   template <class T>
   static Size columns_beside_panel(Lanes&, bool, Size, Size, Size, Size n) {
-    return n / 2;
+    return n - n / 3;
   }
   template <class T>
   static Size columns_with_room(const Lanes&, bool, Size, Size n) {
@@ -203,6 +209,38 @@ struct Deferred {
   template <class T>
   static void unit_scale(Lane& lane, Size n, const T* diagonal, Size stride, Real<T>* scale,
                          Real<T>* inverse);
+
+  template <class T>
+  static void doubt_factor(Lane& lane, Size n, const T* l, Size ldl, const Info* info, T* g) {
+    lane.put("doubt_factor", [=] { test::doubt_factor(n, l, ldl, info, g); });
+  }
+  template <class T>
+  static void make_reflectors(Lane& lane, Size n, Size m, T* a, Size lda, Real<T>* signs, T* t,
+                              Size ldt) {
+    signed_lu_blocked<Deferred, T>(lane, n, m, a, lda, signs);
+    reflector_triangle<Deferred, T>(lane, n, a, lda, signs, t, ldt);
+  }
+  static inline std::atomic<int> good_verdicts = 0, bad_verdicts = 0;
+  class Verdict {
+   public:
+    Verdict(Lane& lane, std::shared_ptr<const bool> found)
+        : lane_(lane), found_(std::move(found)) {}
+    bool good() const {
+      lane_.synchronise();
+      ++(*found_ ? good_verdicts : bad_verdicts);
+      return *found_;
+    }
+
+   private:
+    Lane& lane_;
+    std::shared_ptr<const bool> found_;
+  };
+  template <class T>
+  static Verdict judge_gram(Lane& lane, Size n, const T* g, Size ldg) {
+    const auto found = std::make_shared<bool>(false);
+    lane.put("judge_gram", [=] { *found = is_near_identity(n, g, ldg); });
+    return {lane, found};
+  }
 
   // Results for the host wait for the lane. What the host hands in is copied at once.
   template <class T>

@@ -75,6 +75,56 @@ TEST(DeferredQrTest, ManyRightHandSides) {
   }
 }
 
+// Panels are taken by way of their Gram matrices, or not, where the numbers do not allow it; also
+// by ranks that have no rows left, or fewer than columns.
+template <class T>
+void expect_hard_matrices(Size m, Size n) {
+  present_schedule() = {.choice = Schedule::Choice::as_enqueued};
+  int index = 0;
+  for (const auto& a : hard_matrices<T>(m, n)) {
+    for (const int ranks : {1, 3, 4}) {
+      for (const Size tile : {4, 9}) {
+        SCOPED_TRACE("matrix " + std::to_string(index) + " ranks " + std::to_string(ranks) +
+                     " tile " + std::to_string(tile));
+        QrRun<T, Deferred> run(a, ranks, tile);
+        ASSERT_EQ(run.info[0].kind, 0);
+        expect_factors(a, run.q_factor(run.k(), false), run.r_factor());
+      }
+    }
+    ++index;
+  }
+}
+
+TEST(DeferredQrTest, HardMatrices) {
+  expect_hard_matrices<float>(30, 11);
+  expect_hard_matrices<double>(30, 21);
+  expect_hard_matrices<std::complex<float>>(16, 16);
+  expect_hard_matrices<std::complex<double>>(30, 11);
+}
+
+template <class T>
+std::pair<int, int> verdicts_on(const Matrix<T>& a, int ranks, Size tile) {
+  present_schedule() = {.choice = Schedule::Choice::as_enqueued};
+  Deferred::good_verdicts = Deferred::bad_verdicts = 0;
+  const QrRun<T, Deferred> run(a, ranks, tile);
+  return {Deferred::good_verdicts, Deferred::bad_verdicts};
+}
+
+TEST(DeferredQrTest, GramMatricesWhereTheyAreSafe) {
+  using Counts = std::pair<int, int>;
+  EXPECT_EQ(verdicts_on(random_matrix<double>(64, 32, 3), 2, 4), Counts(2 * 8, 0));
+  // Tried for panels 0, 2 and 6 of 8, after longer and longer pauses.
+  EXPECT_EQ(verdicts_on(Matrix<double>(64, 32), 2, 4), Counts(0, 2 * 3));
+  // As far apart as 1 and 1e-12.
+  auto graded = random_matrix<double>(64, 4, 3);
+  for (Size i = 0; i < graded.rows; ++i) {
+    for (Size j = 0; j < graded.cols; ++j) {
+      graded(i, j) *= std::pow(1e-4, double(j));
+    }
+  }
+  EXPECT_EQ(verdicts_on(graded, 2, 4), Counts(0, 2));
+}
+
 template <class T>
 void expect_triangles_ordered(const TriangularForm& form, Size n, Size nrhs, int ranks, Size tile,
                               Order order, int seeds) {

@@ -38,7 +38,9 @@ class Group {
   }
   // value <= limit, and not NaN.
   void expect_small(double value, double limit, const std::string& what) {
-    expect(value <= limit, what + ": " + std::to_string(value) + " > " + std::to_string(limit));
+    char numbers[64];
+    std::snprintf(numbers, sizeof numbers, ": %.3g > %.3g", value, limit);
+    expect(value <= limit, what + numbers);
   }
 
   static std::atomic<int>& total_failures() {
@@ -127,8 +129,11 @@ void time_cholesky(int devices, Size n, const std::string& what, Size tile, Size
 void time_lu(int devices, Size n, const std::string& type, Size tile);
 // Microseconds a column of an m x n panel of LU.
 void time_lu_panel(Size m, Size n, const std::string& type);
-// Seconds of a QR factorisation of m x n on that many devices.
+// Seconds of a QR factorisation of m x n on that many devices; type:R keeps R multiprocessors for
+// panels.
 void time_qr(int devices, Size m, Size n, const std::string& type, Size tile);
+// Microseconds of the operations of its panels, of `rows` rows on each device, and updates.
+void time_qr_panel(Size rows, Size tile);
 // Seconds of an eigenproblem of order n, with and without vectors.
 void time_eigen(int devices, Size n, const std::string& type, Size tile);
 // Seconds of bulge chasing in bands of order n and of its reflectors on so many columns.

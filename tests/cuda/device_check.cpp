@@ -7,7 +7,11 @@
 //                                        that have R multiprocessors for themselves beside updates
 //                                        of less than B us a column of the panel; TYPE split for
 //                                        f32 by parts of numbers
-//   device_check --qr M N [TYPE [TILE]]  seconds of a QR factorisation, on 1 .. all devices
+//   device_check --qr M N [TYPE [TILE [DEVICES]]]
+//                                        seconds of a QR factorisation, on 1 .. all devices;
+//                                        TYPE:R keeps R multiprocessors for panels
+//   device_check --qr                    the groups of QR alone
+//   device_check --qr-panel ROWS TILE    microseconds of the operations of its panels and updates
 //   device_check --time-lu N [TYPE [TILE [DEVICES]]]
 //                                        the same for LU; f32 by half-precision parts, unless
 //                                        TYPE is f32-native; f32:R keeps R multiprocessors for
@@ -70,10 +74,15 @@ int main(int argc, char** argv) {
     }
     if (argc > 3 && std::strcmp(argv[1], "--qr") == 0) {
       const std::string type = argc > 4 ? argv[4] : "f64";
-      for (int used = 1; used <= devices; used *= 2) {
+      const int most = argc > 6 ? std::atoi(argv[6]) : devices;
+      for (int used = argc > 6 ? most : 1; used <= most; used *= 2) {
         test::time_qr(used, std::atoll(argv[2]), std::atoll(argv[3]), type,
                       argc > 5 ? std::atoll(argv[5]) : 0);
       }
+      return 0;
+    }
+    if (argc > 3 && std::strcmp(argv[1], "--qr-panel") == 0) {
+      test::time_qr_panel(std::atoll(argv[2]), std::atoll(argv[3]));
       return 0;
     }
     if (argc > 2 && std::strcmp(argv[1], "--eigen-time") == 0) {
@@ -96,6 +105,10 @@ int main(int argc, char** argv) {
     if (argc > 1 && std::strcmp(argv[1], "--eigen") == 0) {
       test::check_sweeps();
       test::check_eigen(devices);
+      return test::Group::total_failures() == 0 ? 0 : 1;
+    }
+    if (argc > 1 && std::strcmp(argv[1], "--qr") == 0) {
+      test::check_qr(devices);
       return test::Group::total_failures() == 0 ? 0 : 1;
     }
     if (argc > 1 && std::strcmp(argv[1], "--inverse") == 0) {

@@ -11,6 +11,7 @@
 #include "comm/cuda/stream_fork.h"
 #include "gpu_ranks.h"
 #include "host_matrix.h"
+#include "stage_times.h"
 #include "tile/cuda/cuda.h"
 
 namespace jaxmg::test {
@@ -100,30 +101,46 @@ void check_orthonormalise(CudaLane& lane) {
 template <class T>
 void check_small_operations(CudaLane& lane) {
   Group group("tiles: signed LU, triangles, checks " + type_name<T>());
-  for (const Size n : {Size{1}, Size{2}, Size{31}, Size{32}}) {
-    // The top of an orthonormal block.
-    auto a = HostMatrix<T>::random(n, n, 8);
+  for (const auto& [n, m] : std::vector<std::pair<Size, Size>>{
+           {1, 0}, {2, 1}, {31, 0}, {32, 32}, {33, 7}, {64, 64}, {100, 100}, {128, 60}}) {
+    // The top of an orthonormal block, and further rows.
+    auto a = HostMatrix<T>::random(n + m, n, 8);
     for (Size j = 0; j < n; ++j) {
-      for (Size i = 0; i < n; ++i) {
+      for (Size i = 0; i < n + m; ++i) {
         a(i, j) = a(i, j) / T(Real<T>(n));
       }
     }
-    OnDevice<T> lu(a);
+    OnDevice<T> lu(a), again(a), t(HostMatrix<T>(n, n));
     DeviceArray<Real<T>> signs(n);
-    Cuda::signed_lu<T>(lane, n, lu.get(), lu.ld(), signs.get());
-    const auto out = lu.back();
+    Cuda::signed_lu<T>(lane, n, m, again.get(), again.ld(), signs.get());
+    Cuda::make_reflectors<T>(lane, n, m, lu.get(), lu.ld(), signs.get(), t.get(), t.ld());
+    const auto out = lu.back(), factor = t.back();
+    group.expect(again.back().data == out.data, "the same without T");
     const auto s = signs.download();
-    HostMatrix<T> l(n, n), u(n, n);
+    HostMatrix<T> l(n + m, n), u(n, n);
     for (Size j = 0; j < n; ++j) {
+      for (Size i = 0; i < n + m; ++i) {
+        l(i, j) = i > j || i >= n ? out(i, j) : T(i == j ? 1 : 0);
+      }
       for (Size i = 0; i < n; ++i) {
-        l(i, j) = i > j ? out(i, j) : T(i == j ? 1 : 0);
         u(i, j) = i <= j ? out(i, j) : T(0);
       }
       a(j, j) -= T(s[static_cast<std::size_t>(j)]);
       group.expect(std::abs(out(j, j)) >= 1 - 100 * epsilon<T>, "pivot");
     }
     group.expect_small(distance(product(l, u), a), 100 * epsilon<T>, "L U");
-    group.expect(out.padding_untouched(), "padding");
+    // T L^H = -U S
+    auto top = l;
+    top.m = n;
+    auto rest = product(factor, top.applied(Op::conj_transpose));
+    for (Size j = 0; j < n; ++j) {
+      for (Size i = 0; i < n; ++i) {
+        rest(i, j) += u(i, j) * T(s[static_cast<std::size_t>(j)]);
+        group.expect(i <= j || factor(i, j) == T(0), "zeros of T");
+      }
+    }
+    group.expect_small(rest.largest(), 100 * epsilon<T>, "T");
+    group.expect(out.padding_untouched() && factor.padding_untouched(), "padding");
   }
   const auto a = HostMatrix<T>::random(9, 6, 9);
   const OnDevice<T> da(a);
@@ -190,6 +207,11 @@ class QrRun {
 
   // Runs a rank program with scratch that is full of NaN, between a fork and a join of the stream.
   void call(const PlanRequest& q, const std::function<void(Rank<Cuda>&)>& program) {
+    Observer nobody;
+    call(q, nobody, program);
+  }
+  void call(const PlanRequest& q, Observer& observer,
+            const std::function<void(Rank<Cuda>&)>& program) {
     const Plan plan(q);
     tile_ = plan.tile();
     DeviceArray<char> scratch(std::max<Size>(1, plan.scratch_bytes()));
@@ -199,7 +221,6 @@ class QrRun {
     const Entry library = plan.entry(Buffer::library);
     lanes.bind(scratch.get() + library.offset, library.bytes(), dtype_of<T>, tile_,
                {.qr = orthonormal_rows(q, tile_)});
-    Observer observer;
     Rank<Cuda> rank{gpu_.comm, lanes, plan, Workspace(plan, scratch.get()), observer};
     tile::CudaLane stream(tile::StreamPriority::lowest, std::make_shared<tile::EventPool>());
     StreamFork region(gpu_.comm, lanes, gpu_.context.events(), stream.stream());
@@ -348,27 +369,32 @@ double now() {
 }
 
 template <class T>
-void time_type(int devices, Size m, Size n, Size tile) {
+void time_type(int devices, Size m, Size n, Size tile, int reserve) {
   run_gpu_ranks(devices, devices, true, [&](GpuRank& gpu) {
     const int me = gpu.comm.rank();
+    auto& lanes = gpu.context.lanes();
+    lanes.set_reserve(reserve >= 0 ? reserve : lanes.reserve());
     QrRun<T> run(gpu, m, n, tile);
     const Plan plan(run.request(Routine::geqrf));
     const Size rows = plan.distribution().capacity();
     DeviceArray<T> a(rows * n), aux(qr_aux_count(m, n, plan.tile()));
     DeviceArray<T> triangle(ceil_div(std::min(m, n), devices) * n);
     DeviceArray<Info> info(1);
-    double factor = 1e30, form = 1e30;
-    for (int repeat = 0; repeat < 3; ++repeat) {
-      Cuda::random_vector<T>(gpu.context.lanes().update, rows * n, me * rows * n, Real<T>(0.5),
-                             a.get());
+    double begin = 0;
+    const auto factor_observed = [&](Observer& observer) {
+      Cuda::random_vector<T>(lanes.update, rows * n, me * rows * n, Real<T>(0.5), a.get());
       JAXMG_CUDA_CHECK(cudaDeviceSynchronize());
-      double begin = 0;
-      run.call(run.request(Routine::geqrf), [&](Rank<Cuda>& rank) {
+      run.call(run.request(Routine::geqrf), observer, [&](Rank<Cuda>& rank) {
         rank.comm.barrier();
         begin = now();
         qr_factor<Cuda, T>(rank, a.get(), aux.get(), info.get());
       });
-      factor = std::min(factor, now() - begin);
+      return now() - begin;
+    };
+    double factor = 1e30, form = 1e30;
+    for (int repeat = 0; repeat < 3; ++repeat) {
+      Observer nobody;
+      factor = std::min(factor, factor_observed(nobody));
       if (m < n) {
         continue;
       }
@@ -380,11 +406,21 @@ void time_type(int devices, Size m, Size n, Size tile) {
       form = std::min(form, now() - begin);
     }
     if (me == 0) {
-      std::printf("%s qr %lld x %lld devices %d tile %lld: factor %.4f s (%.1f TF/s), Q %.4f s\n",
-                  type_name<T>().c_str(), static_cast<long long>(m), static_cast<long long>(n),
-                  devices, static_cast<long long>(plan.tile()), factor,
-                  plan.flops() / factor / 1e12, form);
+      std::printf(
+          "%s qr %lld x %lld devices %d tile %lld reserve %d: factor %.4f s (%.1f TF/s), Q %.4f s, "
+          "together %.4f s\n",
+          type_name<T>().c_str(), static_cast<long long>(m), static_cast<long long>(n), devices,
+          static_cast<long long>(plan.tile()), lanes.reserve(), factor,
+          plan.flops() / factor / 1e12, form, factor + form);
       std::fflush(stdout);
+    }
+    TaskTimes times(lanes);
+    factor_observed(times);
+    for (int turn = 0; turn < devices; ++turn) {
+      gpu.comm.barrier();
+      if (turn == me) {
+        times.print("  rank " + std::to_string(me));
+      }
     }
   });
 }
@@ -399,14 +435,17 @@ void check_qr(int devices) {
 }
 
 void time_qr(int devices, Size m, Size n, const std::string& type, Size tile) {
-  if (type == "f32") {
-    time_type<float>(devices, m, n, tile);
-  } else if (type == "c64") {
-    time_type<std::complex<float>>(devices, m, n, tile);
-  } else if (type == "c128") {
-    time_type<std::complex<double>>(devices, m, n, tile);
+  const auto colon = type.find(':');
+  const int reserve = colon == std::string::npos ? -1 : std::stoi(type.substr(colon + 1));
+  const std::string name = type.substr(0, colon);
+  if (name == "f32") {
+    time_type<float>(devices, m, n, tile, reserve);
+  } else if (name == "c64") {
+    time_type<std::complex<float>>(devices, m, n, tile, reserve);
+  } else if (name == "c128") {
+    time_type<std::complex<double>>(devices, m, n, tile, reserve);
   } else {
-    time_type<double>(devices, m, n, tile);
+    time_type<double>(devices, m, n, tile, reserve);
   }
 }
 

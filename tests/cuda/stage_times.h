@@ -63,4 +63,73 @@ class StageTimes final : public Observer {
   std::vector<Mark> marks_;
 };
 
+// The same by tasks, each in the lane that it belongs to; they overlap.
+class TaskTimes final : public Observer {
+ public:
+  explicit TaskTimes(tile::CudaLanes& lanes) : lanes_(lanes) {}
+  ~TaskTimes() override {
+    for (const Mark& mark : marks_) {
+      cudaEventDestroy(mark.begin);
+      cudaEventDestroy(mark.end);
+    }
+  }
+  TaskTimes(const TaskTimes&) = delete;
+  TaskTimes& operator=(const TaskTimes&) = delete;
+
+  void begin(int, Task task, Size step, Size) override {
+    marks_.push_back({task, step, record(task), nullptr});
+  }
+  void end(int, Task task, Size, Size) override { marks_.back().end = record(task); }
+
+  // Milliseconds, in sum and in the middle of the run.
+  void print(const std::string& title) {
+    JAXMG_CUDA_CHECK(cudaDeviceSynchronize());
+    std::printf("%s ms:", title.c_str());
+    for (const auto& [task, name] : {std::pair{Task::panel, "panels"},
+                                     {Task::look_ahead, "look-ahead"},
+                                     {Task::update, "updates"}}) {
+      std::vector<double> times;
+      for (const Mark& mark : marks_) {
+        if (mark.task == task) {
+          float took = 0;
+          JAXMG_CUDA_CHECK(cudaEventElapsedTime(&took, mark.begin, mark.end));
+          times.push_back(static_cast<double>(took));
+        }
+      }
+      double sum = 0;
+      for (const double x : times) {
+        sum += x;
+      }
+      const std::size_t count = times.size();
+      std::printf(" | %s %.2f", name, sum);
+      for (const std::size_t part : {1, 4, 8, 12}) {
+        std::printf("%s%.3f", part == 1 ? " (at 1/16, 4/16, 8/16, 12/16: " : ", ",
+                    count > 0 ? times[count * part / 16] : 0.0);
+      }
+      std::printf(")");
+    }
+    std::printf("\n");
+    std::fflush(stdout);
+  }
+
+ private:
+  struct Mark {
+    Task task;
+    Size step;
+    cudaEvent_t begin;
+    cudaEvent_t end;
+  };
+
+  cudaEvent_t record(Task task) const {
+    const bool of_panel = task == Task::panel || task == Task::look_ahead;
+    cudaEvent_t event = nullptr;
+    JAXMG_CUDA_CHECK(cudaEventCreate(&event));
+    JAXMG_CUDA_CHECK(cudaEventRecord(event, (of_panel ? lanes_.panel : lanes_.update).stream()));
+    return event;
+  }
+
+  tile::CudaLanes& lanes_;
+  std::vector<Mark> marks_;
+};
+
 }  // namespace jaxmg::test

@@ -2,6 +2,8 @@
 // The operations are described in tile/device.h.
 #pragma once
 
+#include <limits>
+
 #include "core/dtype.h"
 #include "core/status.h"
 #include "core/types.h"
@@ -67,6 +69,8 @@ struct Cpu {
   static void solve_diagonal(Lane& lane, Op op, Size m, Size n, const T* l, Size ldl, const T* x,
                              Size ldx, T* b, Size ldb, T* work);
 
+  static constexpr bool gram_panels = false;
+  static constexpr Size split_rows = std::numeric_limits<Size>::max();
   static constexpr Size lu_block = 64;
   template <class T>
   static void copy_triangle(Lane& lane, Uplo uplo, Diag diag, Size m, Size n, const T* src,
@@ -77,7 +81,7 @@ struct Cpu {
   template <class T>
   static void orthonormalise(Lane& lane, Size m, Size n, T* a, Size lda, T* r, Size ldr);
   template <class T>
-  static void signed_lu(Lane& lane, Size n, T* a, Size lda, Real<T>* signs);
+  static void signed_lu(Lane& lane, Size n, Size m, T* a, Size lda, Real<T>* signs);
   template <class T>
   static void check_finite(Lane& lane, Size m, Size n, const T* a, Size lda, Info* info);
   template <class T>

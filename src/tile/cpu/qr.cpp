@@ -68,17 +68,17 @@ void Cpu::orthonormalise(Lane& lane, Size m, Size n, T* a, Size lda, T* r, Size 
 }
 
 template <class T>
-void Cpu::signed_lu(Lane&, Size n, T* a, Size lda, Real<T>* signs) {
+void Cpu::signed_lu(Lane&, Size n, Size m, T* a, Size lda, Real<T>* signs) {
   for (Size j = 0; j < n; ++j) {
     T* const column = a + j * lda;
     signs[j] = std::real(column[j]) < 0 ? Real<T>(1) : Real<T>(-1);
     column[j] -= T(signs[j]);
-    for (Size i = j + 1; i < n; ++i) {
+    for (Size i = j + 1; i < n + m; ++i) {
       column[i] /= column[j];
     }
     for (Size k = j + 1; k < n; ++k) {
       const T x = a[j + k * lda];
-      for (Size i = j + 1; i < n; ++i) {
+      for (Size i = j + 1; i < n + m; ++i) {
         a[i + k * lda] -= column[i] * x;
       }
     }
@@ -118,7 +118,7 @@ void Cpu::check_diagonal(Lane& lane, Size n, const T* a, Size lda, Size position
 
 #define JAXMG_INSTANTIATE(T)                                                                    \
   template void Cpu::orthonormalise<T>(Lane&, Size, Size, T*, Size, T*, Size);                  \
-  template void Cpu::signed_lu<T>(Lane&, Size, T*, Size, Real<T>*);                             \
+  template void Cpu::signed_lu<T>(Lane&, Size, Size, T*, Size, Real<T>*);                       \
   template void Cpu::copy_triangle<T>(Lane&, Uplo, Diag, Size, Size, const T*, Size, T*, Size); \
   template void Cpu::scale<T>(Lane&, Size, Size, const Real<T>*, const Real<T>*, T*, Size);     \
   template void Cpu::check_diagonal<T>(Lane&, Size, const T*, Size, Size, Info*);

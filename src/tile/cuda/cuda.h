@@ -113,7 +113,15 @@ struct Cuda {
   static void solve_diagonal(Lane& lane, Op op, Size m, Size n, const T* l, Size ldl, const T* x,
                              Size ldx, T* b, Size ldb, T* work);
 
-  static constexpr Size lu_block = 32;
+  static constexpr bool gram_panels = true;
+  static constexpr Size split_rows = 4096;
+  using Verdict = CudaVerdict;
+  template <class T>
+  static void doubt_factor(Lane& lane, Size n, const T* l, Size ldl, const Info* info, T* g);
+  template <class T>
+  static Verdict judge_gram(Lane& lane, Size n, const T* g, Size ldg);
+
+  static constexpr Size lu_block = 512;
   template <class T>
   static void copy_triangle(Lane& lane, Uplo uplo, Diag diag, Size m, Size n, const T* src,
                             Size lds, T* dst, Size ldd);
@@ -121,7 +129,10 @@ struct Cuda {
   template <class T>
   static void orthonormalise(Lane& lane, Size m, Size n, T* a, Size lda, T* r, Size ldr);
   template <class T>
-  static void signed_lu(Lane& lane, Size n, T* a, Size lda, Real<T>* signs);
+  static void signed_lu(Lane& lane, Size n, Size m, T* a, Size lda, Real<T>* signs);
+  template <class T>
+  static void make_reflectors(Lane& lane, Size n, Size m, T* a, Size lda, Real<T>* signs, T* t,
+                              Size ldt);
   template <class T>
   static void check_diagonal(Lane& lane, Size n, const T* a, Size lda, Size position, Info* info);
 

@@ -86,7 +86,10 @@ void warm_up_qr(CudaLane& lane, char* memory) {
     Cuda::fill<T>(lane, n, n, T(0), diagonal, a, n);
     Cuda::orthonormalise<T>(lane, n, n, a, n, r, n);
   }
-  Cuda::signed_lu<T>(lane, Cuda::lu_block, a, n, signs);
+  Cuda::doubt_factor<T>(lane, n, a, n, info, r);
+  Cuda::judge_gram<T>(lane, n, a, n);
+  Cuda::signed_lu<T>(lane, n / 2, n / 2, a, n, signs);
+  Cuda::make_reflectors<T>(lane, n / 2, n / 2, a, n, signs, r, n);
   Cuda::trsm<T>(lane, Side::right, Uplo::upper, Op::none, Diag::non_unit, n, n, T(1), a, n, r, n);
   Cuda::trsm<T>(lane, Side::left, Uplo::lower, Op::none, Diag::unit, n, n, T(1), a, n, r, n);
   Cuda::gemm<T>(lane, Op::conj_transpose, Op::conj_transpose, n, n, n, T(1), a, n, a, n, T(0), r,

@@ -105,6 +105,19 @@ void CudaTicket::release() {
   }
 }
 
+bool CudaVerdict::good() const {
+  JAXMG_CUDA_CHECK(cudaEventSynchronize(event_.get()));
+  return *bad_ == 0;
+}
+
+std::int32_t* CudaLane::host_flag() {
+  if (host_flag_ == nullptr) {
+    JAXMG_CUDA_CHECK(cudaHostAlloc(reinterpret_cast<void**>(&host_flag_), sizeof(std::int32_t),
+                                   cudaHostAllocPortable | cudaHostAllocMapped));
+  }
+  return host_flag_;
+}
+
 CudaLane::CudaLane(StreamPriority priority, std::shared_ptr<EventPool> events)
     : events_(std::move(events)) {
   int lowest = 0;
@@ -137,6 +150,7 @@ CudaLane::~CudaLane() {
   }
   cudaFree(mailbox_);
   cudaFree(library_info_);
+  cudaFreeHost(host_flag_);
   narrow_.reset();
   cudaStreamDestroy(wide_);
   cudaSetDevice(previous);

@@ -101,6 +101,19 @@ class CudaTicket {
   int exceptions_ = 0;  // in flight when the ticket was made
 };
 
+// A decision that the device will have made when an event is over, in the host's memory.
+class CudaVerdict {
+ public:
+  CudaVerdict(const volatile std::int32_t* bad, CudaEvent event)
+      : bad_(bad), event_(std::move(event)) {}
+  // Waits for it. The next decision in that lane must not have been asked for.
+  bool good() const;
+
+ private:
+  const volatile std::int32_t* bad_;
+  CudaEvent event_;
+};
+
 enum class StreamPriority { highest, lowest };
 
 class CudaLane {
@@ -149,6 +162,9 @@ class CudaLane {
   // A few numbers on the device that one tile operation leaves for its next kernel.
   void* scalars() const { return reinterpret_cast<char*>(library_info_) + 128; }
 
+  // In the host's memory, for one number that the device tells the host.
+  std::int32_t* host_flag();
+
   // Where the library reports on the device, and its host workspace.
   int* library_info() const { return library_info_; }
   std::vector<char>& host_workspace() { return host_workspace_; }
@@ -167,6 +183,7 @@ class CudaLane {
   cusolverDnHandle_t solver_ = nullptr;
   cusolverDnParams_t parameters_ = nullptr;
   int* library_info_ = nullptr;
+  std::int32_t* host_flag_ = nullptr;
   std::vector<char> host_workspace_;
   void* blas_workspace_ = nullptr;
   Size blas_bytes_ = 0;

@@ -41,16 +41,17 @@ struct QrScratch {
 template <class R>
 constexpr R kWidest = std::is_same_v<R, float> ? R(100) : R(1e6);
 
-// *bad <- whether the factor L (n x n, lower) failed or has too wide a diagonal.
+// Whether the factor L (n x n, lower) neither failed nor has too wide a diagonal; what thread 0 of
+// a block finds.
 template <class R, class D>
-__global__ void judge_factor_kernel(Size n, const D* l, const Info* info, std::int32_t* bad) {
+__device__ bool is_good_factor(Size n, const D* l, Size ldl, const Info* info) {
   __shared__ R most[kThreads];
   __shared__ R least[kThreads];
   R largest = 0;
   R smallest = INFINITY;
   bool finite = true;
   for (Size j = threadIdx.x; j < n; j += kThreads) {
-    const R x = real_part(l[j * (n + 1)]);
+    const R x = real_part(l[j * (ldl + 1)]);
     finite = finite && isfinite(x) && x > 0;
     largest = fmax(largest, x);
     smallest = fmin(smallest, x);
@@ -64,17 +65,56 @@ __global__ void judge_factor_kernel(Size n, const D* l, const Info* info, std::i
       least[threadIdx.x] = fmin(least[threadIdx.x], least[threadIdx.x + width]);
     }
   }
+  // Not the other way round: infinity times zero must count as bad.
+  return threadIdx.x == 0 && info->kind == 0 && least[0] > 0 && most[0] <= kWidest<R> * least[0];
+}
+
+template <class R, class D>
+__global__ void judge_factor_kernel(Size n, const D* l, const Info* info, std::int32_t* bad) {
+  const bool good = is_good_factor<R>(n, l, n, info);
   if (threadIdx.x == 0) {
-    // Not the other way round: infinity times zero must count as bad.
-    const bool good = info->kind == 0 && least[0] > 0 && most[0] <= kWidest<R> * least[0];
     *bad = good ? 0 : 1;
+  }
+}
+
+template <class R, class D>
+__global__ void doubt_factor_kernel(Size n, const D* l, Size ldl, const Info* info, D* g) {
+  const bool good = is_good_factor<R>(n, l, ldl, info);
+  if (threadIdx.x == 0 && !good) {
+    *g = element<D>(R(NAN));
+  }
+}
+
+// What an element of G - I may be, so that its norm is no more than 0.1.
+template <class R>
+__host__ __device__ R gram_limit(Size n) {
+  return R(0.1) / static_cast<R>(n);
+}
+
+constexpr int kJudges = 1024;
+
+// *bad, in the host's memory, <- whether the lower triangle of G is far from that of I.
+template <class R, class D>
+__global__ void __launch_bounds__(kJudges)
+    judge_gram_kernel(Size n, const D* g, Size ldg, std::int32_t* bad) {
+  bool far = false;
+  for (Size j = threadIdx.x / 32; j < n; j += kJudges / 32) {
+    for (Size i = j + threadIdx.x % 32; i < n; i += 32) {
+      const D x = g[i + j * ldg];
+      const R re = real_part(x) - (i == j ? R(1) : R(0));
+      far = far || !(magnitude(re, imaginary_part(x)) <= gram_limit<R>(n));
+    }
+  }
+  const int any = __syncthreads_or(far ? 1 : 0);
+  if (threadIdx.x == 0) {
+    *bad = any;
   }
 }
 
 // *bad <- whether G (n x n) may be further from I than 0.1, in the norm of Frobenius.
 template <class R, class D>
-void judge_gram(CudaLane& lane, Size n, const D* g, std::int32_t* bad) {
-  const R limit = R(0.1) / static_cast<R>(n);
+void judge_product(CudaLane& lane, Size n, const D* g, std::int32_t* bad) {
+  const R limit = gram_limit<R>(n);
   for_each(lane, n, n, [=] __device__(Size i, Size j) {
     const D x = g[i + j * n];
     const R re = real_part(x) - (i == j ? R(1) : R(0));
@@ -127,7 +167,8 @@ Size qr_bytes_of(CudaLane& lane, Size rows, Size tile) {
 }  // namespace
 
 Size qr_bytes(CudaLane& lane, DType type, Size rows, Size tile) {
-  return with_type(type, [&]<class T>() { return qr_bytes_of<T>(lane, rows, tile); });
+  return std::max(signed_lu_bytes(type, tile),
+                  with_type(type, [&]<class T>() { return qr_bytes_of<T>(lane, rows, tile); }));
 }
 
 // A = Q1 L1^H, Q1 = Q L2^H, R = L2^H L1^H: orthonormal to rounding as long as Q1^H Q1 is near I
@@ -150,7 +191,7 @@ void Cuda::orthonormalise(Lane& lane, Size m, Size n, T* a, Size lda, T* r, Size
   trsm(lane, Side::right, Uplo::lower, Op::conj_transpose, Diag::non_unit, m, n, T(1), s.gram, n, a,
        lda);
   gemm<T>(lane, Op::conj_transpose, Op::none, n, n, m, T(1), a, lda, a, lda, T(0), s.other, n);
-  judge_gram<R>(lane, n, on_device(s.other), s.bad);
+  judge_product<R>(lane, n, on_device(s.other), s.bad);
   clear_upper(lane, n, s.gram);
   if (is_bad(lane, s.bad)) {
     // A = Q1 L1^H, Q1 = Q R2. The workspace is where L1 lies, unless it is moved.
@@ -177,8 +218,27 @@ void Cuda::orthonormalise(Lane& lane, Size m, Size n, T* a, Size lda, T* r, Size
   take_upper(lane, n, product, ldr, r, ldr);
 }
 
-#define JAXMG_INSTANTIATE(T) \
-  template void Cuda::orthonormalise<T>(Lane&, Size, Size, T*, Size, T*, Size);
+template <class T>
+void Cuda::doubt_factor(Lane& lane, Size n, const T* l, Size ldl, const Info* info, T* g) {
+  if (n > 0) {
+    doubt_factor_kernel<Real<T>>
+        <<<1, kThreads, 0, lane.stream()>>>(n, on_device(l), ldl, info, on_device(g));
+    JAXMG_CUDA_CHECK(cudaGetLastError());
+  }
+}
+
+template <class T>
+CudaVerdict Cuda::judge_gram(Lane& lane, Size n, const T* g, Size ldg) {
+  std::int32_t* const bad = lane.host_flag();
+  judge_gram_kernel<Real<T>><<<1, kJudges, 0, lane.stream()>>>(n, on_device(g), ldg, bad);
+  JAXMG_CUDA_CHECK(cudaGetLastError());
+  return {bad, lane.record()};
+}
+
+#define JAXMG_INSTANTIATE(T)                                                         \
+  template void Cuda::orthonormalise<T>(Lane&, Size, Size, T*, Size, T*, Size);      \
+  template void Cuda::doubt_factor<T>(Lane&, Size, const T*, Size, const Info*, T*); \
+  template CudaVerdict Cuda::judge_gram<T>(Lane&, Size, const T*, Size);
 JAXMG_INSTANTIATE(float)
 JAXMG_INSTANTIATE(double)
 JAXMG_INSTANTIATE(std::complex<float>)

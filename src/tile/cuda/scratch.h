@@ -17,6 +17,9 @@ Size triangle_bytes(DType type, Size n);
 // Bytes for Cuda::orthonormalise of up to `rows` rows and `tile` columns.
 Size qr_bytes(CudaLane& lane, DType type, Size rows, Size tile);
 
+// Bytes for Cuda::signed_lu and Cuda::make_reflectors of order up to n, with as many further rows.
+Size signed_lu_bytes(DType type, Size n);
+
 // A panel of an LU factorisation: the columns that the library factors as one, and all of them.
 inline constexpr Size kLuLeaf = 256;
 inline constexpr Size kWidestPanel = 1024;

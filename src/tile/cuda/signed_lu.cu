@@ -1,10 +1,25 @@
-// LU factors of A - S by one block of threads, with signs S that make pivots needless.
+// LU factors of A - S, with signs S that make pivots needless, and the triangular factor T of the
+// reflectors that they stand for:
+//
+//   L T^H = -S U^H
+//
+// Columns are taken 32 at a time, by one launch for each block of them. Its thread blocks have a
+// tile of 64 x 64 of what is left to update; each of them factors the diagonal block for itself,
+// and takes the rows of L and the columns of U that its tile wants, which is quicker than to wait
+// for another to tell it. Nothing that a launch reads is written by it: factors go to a place of
+// their own.
 #include "tile/cuda/cuda.h"
 #include "tile/cuda/launch.h"
 #include "tile/cuda/scalar.h"
+#include "tile/cuda/scratch.h"
+#include "tile/cuda/shuffle.h"
 
 namespace jaxmg::tile {
 namespace {
+
+constexpr int kEdge = 32;      // of a diagonal block: a warp's
+constexpr int kTileEdge = 64;  // of a tile
+constexpr int kTileThreads = 256;
 
 template <class R>
 __device__ R inverse_of(R x) {
@@ -17,57 +32,326 @@ __device__ DeviceComplex<R> inverse_of(DeviceComplex<R> x) {
   return {x.re * scale, -x.im * scale};
 }
 
-constexpr int kLuEdge = static_cast<int>(Cuda::lu_block);
-constexpr int kLuRows = 8;
+template <class D, class R>
+struct SignedLuStep {
+  int rows;     // of a and out
+  int columns;  // of a and out: the order of U
+  int first;    // column of the diagonal block
+  D* a;
+  Size lda;
+  D* out;
+  Size ldo;
+  R* signs;
+  int ahead;   // tiles in a row that have columns behind the diagonal block, one at least
+  D* pending;  // what T^H is to be solved from, ld columns, but for -S U^H
+  D* t;        // none: T is not wanted
+  Size ldt;
+};
 
-template <class R, class D>
-__global__ void signed_lu_kernel(int n, D* a, Size lda, R* signs) {
-  __shared__ D s[kLuEdge][kLuEdge + 1];  // row, column
-  const int i = static_cast<int>(threadIdx.x);
-  for (int j = static_cast<int>(threadIdx.y); j < n; j += kLuRows) {
-    if (i < n) {
-      s[i][j] = a[i + j * lda];
+// Columns lie one behind the other, but for one element.
+template <class D, class R>
+struct SignedLuMemory {
+  D diagonal[kEdge][kEdge + 1];   // column, row
+  D inverse[kEdge];               // of its pivots
+  D lower[kEdge][kTileEdge + 1];  // column, row of the tile
+  D upper[kEdge][kTileEdge + 1];  // row, column of the tile
+  R signs[kEdge];
+};
+
+// What a tile of T^H is solved from, its columns beginning at `column0`: s.upper <- rows of the
+// diagonal block of -S U^H less what earlier ones make of it. Behind the diagonal block both are
+// zero.
+template <class D, class R>
+__device__ void prepare_factor(SignedLuMemory<D, R>& s, const SignedLuStep<D, R>& p, int w,
+                               int column0) {
+  const D zero = element<D>(R{0});
+  for (int e = static_cast<int>(threadIdx.x); e < kEdge * kTileEdge; e += kTileThreads) {
+    const int i = e / kTileEdge, j = column0 + e % kTileEdge;
+    D x = zero;
+    if (i < w && j < p.first) {
+      const D u = p.out[j + (p.first + i) * p.ldo];
+      x = p.pending[p.first + i + static_cast<Size>(j) * p.columns] +
+          times(conjugate(u), -s.signs[i]);
+    } else if (i < w && j <= p.first + i) {
+      x = times(conjugate(s.diagonal[i][j - p.first]), -s.signs[i]);
+    }
+    s.upper[i][e % kTileEdge] = x;
+  }
+}
+
+// Its rows to T as columns.
+template <class D, class R>
+__device__ void store_factor(const SignedLuMemory<D, R>& s, const SignedLuStep<D, R>& p, int w,
+                             int column0) {
+  for (int e = static_cast<int>(threadIdx.x); e < kEdge * kTileEdge; e += kTileThreads) {
+    const int i = e / kTileEdge, j = column0 + e % kTileEdge;
+    if (i < w && j < p.first + w) {
+      p.t[j + (p.first + i) * p.ldt] = conjugate(s.upper[i][e % kTileEdge]);
     }
   }
-  __syncthreads();
-  for (int k = 0; k < n; ++k) {
-    if (i == k && threadIdx.y == 0) {
-      const R sign = real_part(s[k][k]) < R(0) ? R(1) : R(-1);
-      signs[k] = sign;
-      s[k][k] = s[k][k] + element<D>(-sign);
-    }
-    __syncthreads();
-    if (threadIdx.y == 0 && i > k && i < n) {
-      s[i][k] = s[i][k] * inverse_of(s[k][k]);
-    }
-    __syncthreads();
-    for (int j = k + 1 + static_cast<int>(threadIdx.y); j < n; j += kLuRows) {
-      if (i > k && i < n) {
-        s[i][j] = s[i][j] + element<D>(R(-1)) * (s[i][k] * s[k][j]);
+}
+
+// The diagonal block by one warp, lane i holding row i. Beyond w there are zeros.
+template <class D, class R>
+__device__ void factor_diagonal(SignedLuMemory<D, R>& s, int w, int lane) {
+  D row[kEdge];
+#pragma unroll
+  for (int j = 0; j < kEdge; ++j) {
+    row[j] = s.diagonal[j][lane];
+  }
+#pragma unroll
+  for (int k = 0; k < kEdge; ++k) {
+    if (k < w) {
+      const D found = from_lane(row[k], k);
+      const R sign = real_part(found) < R{0} ? R{1} : R{-1};
+      const D pivot = found + element<D>(-sign);
+      const D inverse = inverse_of(pivot);
+      if (lane == k) {
+        row[k] = pivot;
+        s.inverse[k] = inverse;
+        s.signs[k] = sign;
+      } else if (lane > k) {
+        row[k] = row[k] * inverse;
+      }
+      const D factor = lane > k ? row[k] : element<D>(R{0});
+#pragma unroll
+      for (int j = k + 1; j < kEdge; ++j) {
+        row[j] = minus_product(row[j], factor, from_lane(row[j], k));
       }
     }
+  }
+#pragma unroll
+  for (int j = 0; j < kEdge; ++j) {
+    s.diagonal[j][lane] = row[j];
+  }
+}
+
+// A row of the tile's part of L: x U = a.
+template <class D, class R>
+__device__ void solve_lower(SignedLuMemory<D, R>& s, int w, int row) {
+  D x[kEdge];
+#pragma unroll
+  for (int j = 0; j < kEdge; ++j) {
+    x[j] = s.lower[j][row];
+  }
+#pragma unroll
+  for (int k = 0; k < kEdge; ++k) {
+    if (k < w) {
+      x[k] = x[k] * s.inverse[k];
+#pragma unroll
+      for (int j = k + 1; j < kEdge; ++j) {
+        x[j] = minus_product(x[j], x[k], s.diagonal[j][k]);
+      }
+    }
+  }
+#pragma unroll
+  for (int j = 0; j < kEdge; ++j) {
+    s.lower[j][row] = x[j];
+  }
+}
+
+// A column of the tile's part of U: L y = a.
+template <class D, class R>
+__device__ void solve_upper(SignedLuMemory<D, R>& s, int w, int column) {
+  D y[kEdge];
+#pragma unroll
+  for (int i = 0; i < kEdge; ++i) {
+    y[i] = s.upper[i][column];
+  }
+#pragma unroll
+  for (int k = 0; k < kEdge; ++k) {
+    if (k < w) {
+#pragma unroll
+      for (int i = k + 1; i < kEdge; ++i) {
+        y[i] = minus_product(y[i], s.diagonal[k][i], y[k]);
+      }
+    }
+  }
+#pragma unroll
+  for (int i = 0; i < kEdge; ++i) {
+    s.upper[i][column] = y[i];
+  }
+}
+
+// blockIdx: tile of the rows behind the diagonal block, and of the columns there; then of those of
+// T^H up to it.
+template <class D, class R>
+__global__ void __launch_bounds__(kTileThreads) signed_lu_kernel(const SignedLuStep<D, R> p) {
+  extern __shared__ __align__(16) char memory[];
+  auto& s = *reinterpret_cast<SignedLuMemory<D, R>*>(memory);
+  const int tid = static_cast<int>(threadIdx.x);
+  const int w = p.columns - p.first < kEdge ? p.columns - p.first : kEdge;
+  const int behind = p.first + w;
+  const int row0 = behind + static_cast<int>(blockIdx.x) * kTileEdge;
+  const bool of_factor = static_cast<int>(blockIdx.y) >= p.ahead;
+  const int column0 = of_factor ? (static_cast<int>(blockIdx.y) - p.ahead) * kTileEdge
+                                : behind + static_cast<int>(blockIdx.y) * kTileEdge;
+  const D zero = element<D>(R{0});
+  for (int e = tid; e < kEdge * kEdge; e += kTileThreads) {
+    const int i = e % kEdge, j = e / kEdge;
+    s.diagonal[j][i] = i < w && j < w ? p.a[p.first + i + (p.first + j) * p.lda] : zero;
+  }
+  for (int e = tid; e < kEdge * kTileEdge; e += kTileThreads) {
+    const int i = e % kTileEdge, j = e / kTileEdge;
+    s.lower[j][i] = j < w && row0 + i < p.rows ? p.a[row0 + i + (p.first + j) * p.lda] : zero;
+  }
+  for (int e = tid; e < kEdge * kTileEdge; e += kTileThreads) {
+    const int i = e % kEdge, j = e / kEdge;
+    s.upper[i][j] = !of_factor && i < w && column0 + j < p.columns
+                        ? p.a[p.first + i + (column0 + j) * p.lda]
+                        : zero;
+  }
+  __syncthreads();
+  if (tid < kEdge) {
+    factor_diagonal(s, w, tid);
+  }
+  __syncthreads();
+  if (of_factor) {
+    prepare_factor(s, p, w, column0);
     __syncthreads();
   }
-  for (int j = static_cast<int>(threadIdx.y); j < n; j += kLuRows) {
-    if (i < n) {
-      a[i + j * lda] = s[i][j];
+  if (tid < kTileEdge) {
+    solve_lower(s, w, tid);
+  } else if (tid < 2 * kTileEdge) {
+    solve_upper(s, w, tid - kTileEdge);
+  }
+  __syncthreads();
+  if (blockIdx.y == 0) {
+    for (int e = tid; e < kEdge * kTileEdge; e += kTileThreads) {
+      const int i = e % kTileEdge, j = e / kTileEdge;
+      if (j < w && row0 + i < p.rows) {
+        p.out[row0 + i + (p.first + j) * p.ldo] = s.lower[j][i];
+      }
+    }
+  }
+  if (of_factor && blockIdx.x == 0) {
+    store_factor(s, p, w, column0);
+  } else if (blockIdx.x == 0) {
+    for (int e = tid; e < kEdge * kTileEdge; e += kTileThreads) {
+      const int i = e % kEdge, j = e / kEdge;
+      if (i < w && column0 + j < p.columns) {
+        p.out[p.first + i + (column0 + j) * p.ldo] = s.upper[i][j];
+      }
+    }
+  }
+  if (blockIdx.x == 0 && blockIdx.y == 0) {
+    for (int e = tid; e < kEdge * kEdge; e += kTileThreads) {
+      const int i = e % kEdge, j = e / kEdge;
+      if (i < w && j < w) {
+        p.out[p.first + i + (p.first + j) * p.ldo] = s.diagonal[j][i];
+      }
+    }
+    if (tid < w) {
+      p.signs[p.first + tid] = s.signs[tid];
+    }
+  }
+  D* const target = of_factor ? p.pending : p.a;
+  const Size ld = of_factor ? p.columns : p.lda;
+  const int last_row = of_factor ? p.columns : p.rows;
+  const int last_column = of_factor ? behind : p.columns;
+  const int known = of_factor ? p.first : p.columns;  // columns that hold something already
+  // 4 x 4 elements of the tile, 16 apart.
+  constexpr int each = kTileEdge / 16;
+  const int i0 = tid % 16, j0 = tid / 16;
+  D x[each][each];
+#pragma unroll
+  for (int c = 0; c < each; ++c) {
+#pragma unroll
+    for (int r = 0; r < each; ++r) {
+      const int i = row0 + i0 + 16 * r, j = column0 + j0 + 16 * c;
+      x[r][c] = i < last_row && j < known ? target[i + j * ld] : zero;
+    }
+  }
+#pragma unroll 4
+  for (int k = 0; k < kEdge; ++k) {  // zeros beyond w
+    D l[each], u[each];
+#pragma unroll
+    for (int q = 0; q < each; ++q) {
+      l[q] = s.lower[k][i0 + 16 * q];
+      u[q] = s.upper[k][j0 + 16 * q];
+    }
+#pragma unroll
+    for (int c = 0; c < each; ++c) {
+#pragma unroll
+      for (int r = 0; r < each; ++r) {
+        x[r][c] = minus_product(x[r][c], l[r], u[c]);
+      }
+    }
+  }
+#pragma unroll
+  for (int c = 0; c < each; ++c) {
+#pragma unroll
+    for (int r = 0; r < each; ++r) {
+      const int i = row0 + i0 + 16 * r, j = column0 + j0 + 16 * c;
+      if (i < last_row && j < last_column) {
+        target[i + j * ld] = x[r][c];
+      }
     }
   }
 }
 
 }  // namespace
 
+Size signed_lu_bytes(DType type, Size n) {
+  const Size columns = std::min(n, Cuda::lu_block);
+  return 3 * columns * columns * size_of(type);
+}
+
+namespace {
+
+// t: null, or n x n.
 template <class T>
-void Cuda::signed_lu(Lane& lane, Size n, T* a, Size lda, Real<T>* signs) {
+void take_signed_lu(CudaLane& lane, Size n, Size m, T* a, Size lda, Real<T>* signs, T* t,
+                    Size ldt) {
+  using D = DeviceType<T>;
+  using R = Real<T>;
   if (n <= 0) {
     return;
   }
-  signed_lu_kernel<<<1, dim3(kLuEdge, kLuRows), 0, lane.stream()>>>(static_cast<int>(n),
-                                                                    on_device(a), lda, signs);
-  JAXMG_CUDA_CHECK(cudaGetLastError());
+  const Size rows = n + m;
+  T* const out =
+      static_cast<T*>(lane.scratch((rows + (t != nullptr ? n : 0)) * n * Size{sizeof(T)}));
+  if (t != nullptr) {
+    Cuda::fill<T>(lane, n, n, T(0), T(0), t, ldt);
+  }
+  constexpr std::size_t shared = sizeof(SignedLuMemory<D, R>);
+  const auto kernel = signed_lu_kernel<D, R>;
+  if constexpr (shared > kPlainSharedMemory) {
+    allow_shared_memory(kernel, shared);
+  }
+  for (Size first = 0; first < n; first += kEdge) {
+    const Size behind = std::min(n, first + kEdge);
+    // One tile at least, which leaves the factors of the diagonal block.
+    const Size high = std::max<Size>(1, ceil_div(rows - behind, kTileEdge));
+    const Size ahead = std::max<Size>(1, ceil_div(n - behind, kTileEdge));
+    const Size back = t != nullptr ? ceil_div(behind, kTileEdge) : 0;
+    const SignedLuStep<D, R> step{
+        narrow(rows),   narrow(n), narrow(first), on_device(a),  lda,
+        on_device(out), rows,      signs,         narrow(ahead), on_device(out + rows * n),
+        on_device(t),   ldt};
+    kernel<<<dim3(static_cast<unsigned>(high), static_cast<unsigned>(ahead + back)), kTileThreads,
+             shared, lane.stream()>>>(step);
+    JAXMG_CUDA_CHECK(cudaGetLastError());
+  }
+  Cuda::copy(lane, rows, n, out, rows, a, lda);
 }
 
-#define JAXMG_INSTANTIATE(T) template void Cuda::signed_lu<T>(Lane&, Size, T*, Size, Real<T>*);
+}  // namespace
+
+template <class T>
+void Cuda::signed_lu(Lane& lane, Size n, Size m, T* a, Size lda, Real<T>* signs) {
+  take_signed_lu<T>(lane, n, m, a, lda, signs, nullptr, 1);
+}
+
+template <class T>
+void Cuda::make_reflectors(Lane& lane, Size n, Size m, T* a, Size lda, Real<T>* signs, T* t,
+                           Size ldt) {
+  take_signed_lu<T>(lane, n, m, a, lda, signs, t, ldt);
+}
+
+#define JAXMG_INSTANTIATE(T)                                               \
+  template void Cuda::signed_lu<T>(Lane&, Size, Size, T*, Size, Real<T>*); \
+  template void Cuda::make_reflectors<T>(Lane&, Size, Size, T*, Size, Real<T>*, T*, Size);
 JAXMG_INSTANTIATE(float)
 JAXMG_INSTANTIATE(double)
 JAXMG_INSTANTIATE(std::complex<float>)
