@@ -24,6 +24,7 @@
 #pragma once
 
 #include <algorithm>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -163,6 +164,8 @@ class Cholesky {
     }
     Watch watch(rank_.observer, me_, Observer::Task::look_ahead, *k, dist_.steps());
     auto& lane = rank_.lanes.panel;
+    auto& update = rank_.lanes.update;
+    std::optional<typename Device::Event> rhs_updated;
     const LocalTile next = dist_.tile(k + 1).local;
     PanelType& panel = panels_[k];
     panels_.follow_updates(k, lane);
@@ -170,16 +173,20 @@ class Cholesky {
       panels_.await_part(k, part, lane);
       if (part + 1 == panel.parts()) {
         panel.prepare(lane);
-        rank_.lanes.update.wait(lane.record());
+        update.wait(lane.record());
+        // Few numbers, in one product beside those of the last part.
+        for_rhs(k, next, next + 1, [&](Size col, Size count, T* columns) {
+          panel.update_rhs(update, col, count, columns, rhs_.count);
+          rhs_updated = update.record();
+        });
       }
       for_blocks(k, next, next + 1, k + 1, Step(dist_.steps()), [&](const UpdateBlock& block) {
         panel.update_by(lane, part, block.row, block.m, block.col, block.n, a_ + block.offset, n_);
       });
     }
-    // Few numbers: one product is shorter than one for each part.
-    for_rhs(k, next, next + 1, [&](Size col, Size count, T* columns) {
-      panel.update_rhs(lane, col, count, columns, rhs_.count);
-    });
+    if (rhs_updated) {
+      lane.wait(*rhs_updated);
+    }
     panels_.looked(k);
   }
 
