@@ -199,7 +199,7 @@ class Cholesky {
     }
     const LocalTile end(dist_.local_tiles(me_));
     if constexpr (Device::partitions) {
-      if (looks_ahead(k)) {
+      if (looks_ahead(k) && dist_.ranks() > 1) {  // one device has all of the update to do
         first = update_beside_panel(k, first, end);
       }
     }

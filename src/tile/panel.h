@@ -80,9 +80,11 @@ class Panel {
     pack(lane, a, lda);
   }
   // Head, rows and right-hand sides are factored, part by part, see factor_panel of tile/device.h.
+  // So is all of the room for right-hand sides, since products of an odd number of rows are slower;
+  // no row depends on what another holds.
   void factor(Lane& lane, Size part, Size position, Info* info) {
     Device::template factor_panel<T>(lane, part_begin(part), part_begin(part + 1), head_,
-                                     rows_ + rhs_, buffer_, ld(), position, info);
+                                     rows_ + rhs_room_, buffer_, ld(), position, info);
   }
   // The factor of the diagonal tile goes back to its place.
   void unpack_head(Lane& lane, T* diagonal, Size lda) const {

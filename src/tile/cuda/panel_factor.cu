@@ -176,7 +176,7 @@ __global__ void __launch_bounds__(kFactorThreads)
 template <class D, class R>
 __device__ void load_triangle(int n, const D* l, Size ldl, int tid, D* lower, R* inverse) {
   constexpr int edge = Blocking<D>::edge;
-  constexpr int batch = 16;
+  constexpr int batch = kLarge<D> ? 16 : 32;
   static_assert(edge <= kRowThreads && edge * edge % (batch * kRowThreads) == 0);
   const R diagonal = tid < n ? real_part(l[tid + tid * ldl]) : R{1};
   for (int e0 = tid; e0 < edge * edge; e0 += batch * kRowThreads) {

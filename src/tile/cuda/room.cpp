@@ -15,8 +15,10 @@ namespace {
 
 // Up to here native updates are so short that the chain of panels decides.
 constexpr Size kChainBound = 24576;
-// Seconds of an update, divided by the columns of the panel, that are over before a panel is made.
-constexpr double kNoUpdate = 1e-7;
+// Seconds of updates, divided by the columns of the panel, that are over before they could keep it
+// waiting for long: native ones, and those by parts.
+constexpr double kNoUpdate = 0.25e-6;
+constexpr double kNoSplitUpdate = 0.4e-6;
 
 // Operations a second, counted as for real numbers, of products on all multiprocessors of an H200.
 template <class T>
@@ -70,7 +72,7 @@ Size Cuda::columns_with_room(const Lanes& lanes, bool split, Size m, Size n) {
     return 0;
   }
   const double column = static_cast<double>(m) * static_cast<double>(n) / product_speed<T>(split);
-  if (column < kNoUpdate || column > lanes.short_update()) {
+  if (column < (split ? kNoSplitUpdate : kNoUpdate) || column > lanes.short_update()) {
     return 0;
   }
   const double panel = (is_complex_v<T> ? 1.6e-6 : 0.9e-6) * static_cast<double>(open) / all;
