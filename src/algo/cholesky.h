@@ -175,22 +175,54 @@ class Cholesky {
       for_blocks(k, next, next + 1, k + 1, Step(dist_.steps()), [&](const UpdateBlock& block) {
         panel.update_by(lane, part, block.row, block.m, block.col, block.n, a_ + block.offset, n_);
       });
-      for_rhs(k, next, next + 1, [&](Size col, Size count, T* columns) {
-        panel.update_rhs_by(lane, part, col, count, columns, rhs_.count);
-      });
     }
+    // Few numbers: one product is shorter than one for each part.
+    for_rhs(k, next, next + 1, [&](Size col, Size count, T* columns) {
+      panel.update_rhs(lane, col, count, columns, rhs_.count);
+    });
     panels_.looked(k);
   }
 
-  // All other columns of mine:  A22 -= L21 L21^H, on and below the diagonal tiles.
+  // All other columns of mine, while panel k + 1 may be made in the panel lane.
   void update(Step k) {
     Watch watch(rank_.observer, me_, Observer::Task::update, *k, dist_.steps());
-    auto& lane = rank_.lanes.update;
-    const LocalTile end(dist_.local_tiles(me_));
     LocalTile first = dist_.first_tile_from(k + 1, me_);
     if (looks_ahead(k)) {
       ++first;  // done by the look-ahead
     }
+    const LocalTile end(dist_.local_tiles(me_));
+    if constexpr (Device::partitions) {
+      if (looks_ahead(k)) {
+        first = update_beside_panel(k, first, end);
+      }
+    }
+    update_columns(k, first, end);
+  }
+
+  // As many tile columns as take about the time of panel k + 1, which is being made; the others
+  // follow it. Returns the first of them.
+  LocalTile update_beside_panel(Step k, LocalTile first, LocalTile end) {
+    const Size columns = dist_.local_size(me_) - *dist_.begin(first);
+    const Size beside = Device::template columns_with_room<T>(rank_.lanes, PanelType::by_parts,
+                                                              panels_[k].rows(), columns);
+    if (beside <= 0) {
+      return first;
+    }
+    const Size tiles = round_up(ceil_div(beside, dist_.tile_size()), rank_.plan.group());
+    const LocalTile stop = std::min(first + tiles, end);
+    Device::leave_room(rank_.lanes, true);
+    update_columns(k, first, stop);
+    Device::leave_room(rank_.lanes, false);
+    if (stop < end) {
+      panels_.await(k + 1, rank_.lanes.update);
+    }
+    return stop;
+  }
+
+  //   A22 -= L21 L21^H, on and below the diagonal tiles, in local tile columns [first, end)
+  void update_columns(Step k, LocalTile first, LocalTile end) {
+    auto& lane = rank_.lanes.update;
+    const LocalTile all(dist_.local_tiles(me_));
     const Size group = rank_.plan.group();
     const Step last(dist_.steps());
     BlockRuns near_diagonal(group * dist_.ranks()), diagonal(1);
@@ -203,13 +235,13 @@ class Cholesky {
                      [&](const UpdateBlock& block) { diagonal.add(0, block); });
           ++from;
         }
-        update_columns(lane, k, j, stop, from, last);
+        update_below(lane, k, j, stop, from, last);
         continue;
       }
       // The tile columns of a group share one product for the rows below all of them; the
       // triangle at its top goes tile column by tile column, all groups at once.
-      const Step below = stop < end ? dist_.step({me_, stop}) : last;
-      update_columns(lane, k, j, stop, below, last);
+      const Step below = stop < all ? dist_.step({me_, stop}) : last;
+      update_below(lane, k, j, stop, below, last);
       for (LocalTile c = j; c < stop; ++c) {
         Size sequence = (c - j) * dist_.ranks();
         for_blocks(k, c, c + 1, dist_.step({me_, c}), below,
@@ -256,8 +288,8 @@ class Cholesky {
     visit(packed_position(panels_[k].ranges(), dist_.global_begin({me_, j})), count, rhs_column(j));
   }
 
-  void update_columns(typename Device::Lane& lane, Step k, LocalTile j, LocalTile stop, Step from,
-                      Step to) {
+  void update_below(typename Device::Lane& lane, Step k, LocalTile j, LocalTile stop, Step from,
+                    Step to) {
     for_blocks(k, j, stop, from, to, [&](const UpdateBlock& block) {
       panels_[k].update(lane, block.row, block.m, block.col, block.n, a_ + block.offset, n_);
     });

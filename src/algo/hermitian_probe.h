@@ -1,5 +1,5 @@
 // Is a matrix Hermitian, and finite? One random vector tells a single valid triangle, or any other
-// gross departure, at the cost of reading A once or twice.
+// gross departure, at the cost of reading A once.
 #pragma once
 
 #include "algo/rank.h"
@@ -37,7 +37,10 @@ void hermitian_probe(Rank<Device>& rank, const Distribution& dist, const T* a, I
   Device::template random_vector<T>(lane, n, 0, Real<T>(1) / static_cast<Real<T>>(n), v);
   const T* const v_own = v + (own > 0 ? first : 0);
   Device::template fill<T>(lane, n, 1, T(0), T(0), z, n);
-  Device::template multiply_both<T>(lane, n, own, a, n, v, v_own, y, z);
+  // No panel has been made yet.
+  T* const panel = rank.workspace.template get<T>(Buffer::panel_even);
+  Device::template multiply_both<T>(lane, n, own, a, n, v, v_own, y, z, panel,
+                                    rank.workspace.count(Buffer::panel_even));
   auto summed = rank.comm.all_reduce(lane, z, n, dtype_of<T>, Reduction::sum);
   lane.wait(summed);
 

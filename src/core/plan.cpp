@@ -81,16 +81,20 @@ Size choose_group(const PlanRequest& q, Size tile) {
 }
 
 // Where the chain of panels decides, the next one is not kept waiting for all of a panel: in parts,
-// its way and what the next one needs of it go on beside the making of the rest. Half-precision
-// parts of numbers are made of whole panels.
-Size choose_panel_parts(const PlanRequest& q, Precision precision) {
+// its way and what the next one needs of it go on beside the making of the rest. Each part has
+// calls of its own, which take longer than the parts of narrow panels. Half-precision parts of
+// numbers are made of whole panels.
+Size choose_panel_parts(const PlanRequest& q, Precision precision, Size tile) {
   if (!factors_by_cholesky(q.routine) || precision != Precision::native) {
     return 1;
   }
   if (q.parts > 0) {
     return q.parts;
   }
-  return q.platform == Platform::cuda && q.ranks > 1 && q.n >= 4096 && q.n < 49152 ? 4 : 1;
+  if (q.platform != Platform::cuda || q.ranks == 1 || q.n < 4096 || q.n >= 49152) {
+    return 1;
+  }
+  return tile >= 448 ? 4 : tile >= 320 ? 2 : 1;
 }
 
 // Not where tiles are dealt out, since right-hand sides stay where they are, and not where the
@@ -178,7 +182,7 @@ void Plan::decide() {
     precision_ = Precision::native;
     rhs_block_ = vendor_rhs_block(q);
   }
-  panel_parts_ = choose_panel_parts(q, precision_);
+  panel_parts_ = choose_panel_parts(q, precision_, tile_);
   eliminated_rhs_ = choose_eliminated_rhs(q, precision_);
 
   matrix_rows_ = factor_rows();

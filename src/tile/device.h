@@ -24,7 +24,8 @@
 //   gemm(lane, op_a, op_b, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc)
 //   gemm_strided(lane, op_a, op_b, m, n, k, alpha, a, lda, stride_a, b, ldb, stride_b, beta, c, ldc,
 //                stride_c, count)                      count products, the i-th at a + i stride_a, ...
-//   multiply_both(lane, m, n, a, lda, v, w, y, z)    y (n) <- A^T v, z (m) <- z + A w
+//   multiply_both(lane, m, n, a, lda, v, w, y, z, work, count)
+//                    y (n) <- A^T v, z (m) <- z + A w; work holds `count` elements, as many as help
 //   halves_herk      whether the lower triangle of a product is cheaper than all of it; only then:
 //   herk_strided(lane, n, k, a, lda, stride_a, c, ldc, stride_c, count)
 //                    lower triangles of count blocks c (n x n) <- c - a a^H, a being n x k
@@ -45,6 +46,9 @@
 //                    how many of n columns (m rows, inner dimension k, products by parts or native;
 //                    of a matrix of that order) are best updated with such room while a panel of k
 //                    columns is made; 0: it does not pay
+//   columns_with_room<T>(lanes, split, m, n)
+//                    the same for the lower half of m x n elements, first columns first, while a
+//                    Cholesky panel is made
 //   row_max(lane, m, n, a, lda, result)      result_i <- max_j of max(|Re a_ij|, |Im a_ij|)
 //   column_max(lane, m, n, rows, a, lda, result)
 //                    result_j <- max_i of rows_i max(|Re a_ij|, |Im a_ij|)

@@ -19,6 +19,7 @@ template <class Device, class T>
 class Panel {
  public:
   using Lane = typename Device::Lane;
+  static constexpr bool by_parts = false;  // of numbers
 
   static Panel from(const Workspace& workspace, bool odd) {
     return Panel(workspace.template get<T>(odd ? Buffer::panel_odd : Buffer::panel_even));
@@ -27,7 +28,8 @@ class Panel {
 
   // The step's remaining rows, in the order in which they are packed, and the panel's width. The
   // head is as many rows before them that are no part of the panel but travel with it. Parts are
-  // runs of columns, all of one width but the last, that can be made and sent one after the other.
+  // runs of columns that can be made and sent one after the other. Where a panel is wide enough the
+  // last is about half as wide as the others, since nothing goes on beside its way.
   // Right-hand sides are rows after them that go through the same operations: `rhs` of them, and
   // room for `rhs_room`.
   void reshape(std::vector<RowRange> rows, Size width, Size head = 0, Size parts = 1, Size rhs = 0,
@@ -40,6 +42,9 @@ class Panel {
     rows_ = ranges_.empty() ? 0 : ranges_.back().packed + ranges_.back().count;
     part_width_ = std::max<Size>(1, ceil_div(width, parts));
     parts_ = std::max<Size>(1, ceil_div(width, part_width_));
+    last_width_ = parts_ > 1 && width >= (2 * parts_ - 1) * kEdge
+                      ? round_up(ceil_div(width, 2 * parts_), kEdge)
+                      : 0;
     messages_.resize(static_cast<std::size_t>(parts_));
     for (Size p = 0; p < parts_; ++p) {
       T* const columns = buffer_ + part_begin(p) * ld();
@@ -118,9 +123,6 @@ class Panel {
   void update_rhs(Lane& lane, Size col, Size n, T* b, Size ldb) const {
     Panel::update(lane, rows_, rhs_, col, n, b, ldb);
   }
-  void update_rhs_by(Lane& lane, Size part, Size col, Size n, T* b, Size ldb) const {
-    Panel::update_by(lane, part, rows_, rhs_, col, n, b, ldb);
-  }
   // All of it for `count` blocks at constant distances, of which none overlaps another.
   void update_strided(Lane& lane, Size row, Size row_stride, Size m, Size col, Size col_stride,
                       Size n, T* c, Size ldc, Size c_stride, Size count) const {
@@ -136,7 +138,15 @@ class Panel {
   }
 
  private:
-  Size part_begin(Size part) const { return std::min(width_, part * part_width_); }
+  static constexpr Size kEdge = 64;  // parts of wide panels are made of so many columns at a time
+
+  Size part_begin(Size part) const {
+    if (last_width_ == 0 || part == parts_) {
+      return std::min(width_, part * part_width_);
+    }
+    const Size begin = part * (width_ - last_width_) / (parts_ - 1);
+    return (begin + kEdge / 2) / kEdge * kEdge;
+  }
 
   T* buffer_;
   std::vector<Message> messages_;  // of the parts
@@ -147,7 +157,8 @@ class Panel {
   Size rhs_room_ = 0;
   Size width_ = 0;
   Size parts_ = 1;
-  Size part_width_ = 1;
+  Size part_width_ = 1;  // if all are of one width
+  Size last_width_ = 0;  // of the last one, about; 0: they are
 };
 
 }  // namespace jaxmg

@@ -12,6 +12,7 @@ class SplitPanel : public Panel<Device, T> {
  public:
   using Lane = typename Device::Lane;
   using Half = typename Device::Half;
+  static constexpr bool by_parts = true;
 
   SplitPanel(T* buffer, Half* split) : Panel<Device, T>(buffer), split_(split) {}
 

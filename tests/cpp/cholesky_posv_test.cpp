@@ -75,6 +75,18 @@ TYPED_TEST(PosvTest, PartsOfPanelsAndGroupsOfTileColumns) {
   }
 }
 
+TYPED_TEST(PosvTest, WidePanelsEndWithANarrowPart) {
+  const auto a = random_hpd<TypeParam>(500, 2);
+  struct Case {
+    int ranks;
+    Size tile, parts;
+  };
+  for (const auto& [ranks, tile, parts] :
+       {Case{1, 400, 3}, {1, 450, 4}, {1, 200, 2}, {2, 250, 2}}) {
+    expect_solves(a, laid_out(a, ranks, tile, Triangle::whole, 1, Order::relabelled, parts), 2);
+  }
+}
+
 TYPED_TEST(PosvTest, NaturalOrderSolvesAfterwards) {
   const auto a = random_hpd<TypeParam>(26, 2);
   for (const int ranks : {1, 2, 3}) {

@@ -154,6 +154,24 @@ TEST(Plan, TilesSuitTheShard) {
   EXPECT_EQ(plan_of(Routine::potrf, DType::f64, 100, 4, 70).tile(), 25);
 }
 
+TEST(Plan, PanelsOfWideTilesComeInPartsWhereTheirChainDecides) {
+  const auto plan = [](Size n, int ranks, Size tile = 0) {
+    PlanRequest q{.routine = Routine::potrf, .type = DType::f64, .n = n, .ranks = ranks};
+    q.platform = Platform::cuda;
+    q.tile = tile;
+    return Plan(q);
+  };
+  EXPECT_EQ(plan(16384, 2).tile(), 512);
+  EXPECT_EQ(plan(16384, 2).panel_parts(), 4);
+  EXPECT_EQ(plan(32768, 2).tile(), 1024);
+  EXPECT_EQ(plan(32768, 2).panel_parts(), 4);
+  EXPECT_EQ(plan(16384, 2, 384).panel_parts(), 2);
+  EXPECT_EQ(plan(16384, 2, 256).panel_parts(), 1);
+  EXPECT_EQ(plan(5000, 2).panel_parts(), 1);
+  EXPECT_EQ(plan(16384, 1).panel_parts(), 1);
+  EXPECT_EQ(plan(65536, 2).panel_parts(), 1);
+}
+
 TEST(Plan, RightHandSidesThatAreEliminatedWithTheMatrix) {
   for (const int ranks : {1, 2, 8}) {
     PlanRequest q{.routine = Routine::posv, .type = DType::f64, .n = 1000, .ranks = ranks};

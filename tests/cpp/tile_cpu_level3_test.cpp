@@ -166,7 +166,8 @@ TYPED_TEST(Level3, BothProductsWithVectors) {
     Matrix<T> y(n, 1);
     auto z = Matrix<T>::random(m, 1, 4);
     const auto expected_z = product(Op::none, Op::none, n, T(1), a, w, T(1), z);
-    Cpu::multiply_both(this->lane, m, n, a.get(), a.ld, v.get(), w.get(), y.get(), z.get());
+    Cpu::multiply_both(this->lane, m, n, a.get(), a.ld, v.get(), w.get(), y.get(), z.get(),
+                       static_cast<T*>(nullptr), 0);
     const auto expected_y = product(Op::transpose, Op::none, m, T(1), a, v, T(0), y);
     EXPECT_LE(distance(y, expected_y), 4 * epsilon<T> * static_cast<double>(m + 2))
         << m << ' ' << n;

@@ -1,5 +1,6 @@
 // Cholesky factorisation, solution and failure reports on ranks that are GPUs.
 #include <array>
+#include <sstream>
 #include <string>
 
 #include "algo/cholesky.h"
@@ -210,12 +211,27 @@ void fill_shard(tile::CudaLane& lane, const Distribution& dist, int rank, T* a) 
   JAXMG_CUDA_CHECK(cudaDeviceSynchronize());
 }
 
+// What is chosen by hand, where not 0, or not less than 0.
+struct Choice {
+  Size tile = 0;
+  Size group = 0;
+  Size parts = 0;
+  int reserve = -1;  // multiprocessors for panels
+  double room = -1;  // microseconds of updates, divided by a panel's columns, that leave them
+};
+
 template <class T>
-void time_type(int devices, Size n, Size tile, Size group, Size parts,
-               Precision precision = Precision::native) {
+void time_type(int devices, Size n, const Choice& choice, Precision precision = Precision::native) {
   run_gpu_ranks(devices, devices, true, [&](GpuRank& gpu) {
     const int me = gpu.comm.rank();
-    RankRun<T> run(gpu, n, tile, Triangle::whole, group, precision, parts);
+    auto& lanes = gpu.context.lanes();
+    if (choice.reserve >= 0) {
+      lanes.set_reserve(choice.reserve);
+    }
+    if (choice.room >= 0) {
+      lanes.set_short_update(choice.room * 1e-6);
+    }
+    RankRun<T> run(gpu, n, choice.tile, Triangle::whole, choice.group, precision, choice.parts);
     const Plan plan(run.request(Routine::potrf));
     const Distribution dist = plan.distribution();
     DeviceArray<T> a(dist.capacity() * n);
@@ -243,12 +259,12 @@ void time_type(int devices, Size n, Size tile, Size group, Size parts,
     const int kind = info.download()[0].kind;
     if (me == 0) {
       std::printf(
-          "%s n %lld devices %d tile %lld group %lld parts %lld: factor %.4f s (%.1f TF/s), solve "
-          "%.5f s, in one %.4f s (saves %.5f s), kind %d\n",
+          "%s n %lld devices %d tile %lld group %lld parts %lld room %d, %.2f us: factor %.5f s "
+          "(%.1f TF/s), solve %.5f s, in one %.5f s (saves %.5f s), kind %d\n",
           type_name<T>().c_str(), static_cast<long long>(n), devices,
           static_cast<long long>(plan.tile()), static_cast<long long>(plan.group()),
-          static_cast<long long>(plan.panel_parts()), factor, plan.flops() / factor / 1e12, solve,
-          together, factor + solve - together, kind);
+          static_cast<long long>(plan.panel_parts()), lanes.reserve(), lanes.short_update() * 1e6,
+          factor, plan.flops() / factor / 1e12, solve, together, factor + solve - together, kind);
       std::fflush(stdout);
     }
   });
@@ -264,19 +280,27 @@ void check_cholesky(int devices) {
 }
 
 void time_cholesky(int devices, Size n, const std::string& what, Size tile, Size group) {
-  const std::size_t colon = what.find(':');
-  const std::string type = what.substr(0, colon);
-  const Size parts = colon == std::string::npos ? 0 : std::stoll(what.substr(colon + 1));
+  std::vector<std::string> fields;  // TYPE[:PARTS[:RESERVE[:ROOM]]]
+  std::istringstream stream(what);
+  for (std::string field; std::getline(stream, field, ':');) {
+    fields.push_back(field);
+  }
+  fields.resize(4);
+  Choice choice{tile, group};
+  choice.parts = fields[1].empty() ? 0 : std::stoll(fields[1]);
+  choice.reserve = fields[2].empty() ? -1 : std::stoi(fields[2]);
+  choice.room = fields[3].empty() ? -1 : std::stod(fields[3]);
+  const std::string& type = fields[0];
   if (type == "split") {
-    time_type<float>(devices, n, tile, group, parts, Precision::split);
+    time_type<float>(devices, n, choice, Precision::split);
   } else if (type == "f32") {
-    time_type<float>(devices, n, tile, group, parts);
+    time_type<float>(devices, n, choice);
   } else if (type == "c64") {
-    time_type<std::complex<float>>(devices, n, tile, group, parts);
+    time_type<std::complex<float>>(devices, n, choice);
   } else if (type == "c128") {
-    time_type<std::complex<double>>(devices, n, tile, group, parts);
+    time_type<std::complex<double>>(devices, n, choice);
   } else {
-    time_type<double>(devices, n, tile, group, parts);
+    time_type<double>(devices, n, choice);
   }
 }
 

@@ -3,8 +3,10 @@
 //   device_check                         everything, one line a group; exit status 1 on a failure
 //   device_check --time N [TYPE [TILE [GROUP [DEVICES]]]]
 //                                        seconds of a factorisation of order N, on 1 .. all
-//                                        devices; TYPE:P for panels in P parts, TYPE split for f32
-//                                        by parts of numbers
+//                                        devices; TYPE:P:R:B for panels in P parts (0: as planned)
+//                                        that have R multiprocessors for themselves beside updates
+//                                        of less than B us a column of the panel; TYPE split for
+//                                        f32 by parts of numbers
 //   device_check --qr M N [TYPE [TILE [DEVICES]]]
 //                                        seconds of a QR factorisation, on 1 .. all devices;
 //                                        TYPE:R keeps R multiprocessors for panels

@@ -75,12 +75,41 @@ void check_moves(CudaLane& lane) {
   group.expect(same, "random_vector makes the host's numbers");
 }
 
+// Both by one kernel, or by two where there is no room for its sums.
+template <class T>
+void check_both_products(CudaLane& lane) {
+  Group group("tiles: multiply_both " + type_name<T>());
+  const std::vector<std::array<Size, 2>> shapes = {
+      {1, 1}, {7, 3}, {300, 16}, {1000, 53}, {40, 300}};
+  for (const auto& [m, n] : shapes) {
+    for (const Size room : {Size{0}, ceil_div(n, 16) * m}) {
+      const auto a = HostMatrix<T>::random(m, n, 3);
+      const auto v = HostMatrix<T>::random(m, 1, 4), w = HostMatrix<T>::random(n, 1, 5);
+      auto z = HostMatrix<T>::random(m, 1, 6);
+      const OnDevice<T> da(a), dv(v), dw(w);
+      OnDevice<T> dy(HostMatrix<T>(n, 1)), dz(z);
+      DeviceArray<T> work(std::max<Size>(1, room));
+      Cuda::multiply_both<T>(lane, m, n, da.get(), da.ld(), dv.get(), dw.get(), dy.get(), dz.get(),
+                             work.get(), room);
+      const std::string name = shape_name(m, n) + " room " + std::to_string(room);
+      group.expect_small(distance(dy.back(), product(a.applied(Op::transpose), v)),
+                         4 * epsilon<T> * static_cast<double>(m + 2), name + " y");
+      const auto added = product(a, w);
+      for (Size i = 0; i < m; ++i) {
+        z(i, 0) += added(i, 0);
+      }
+      group.expect_small(distance(dz.back(), z), 4 * epsilon<T> * static_cast<double>(n + 2),
+                         name + " z");
+    }
+  }
+}
+
 template <class T>
 void check_gemm(CudaLane& lane) {
   Group group("tiles: gemm " + type_name<T>());
-  const std::vector<std::array<Size, 3>> shapes = {{0, 3, 2},    {3, 4, 0},    {1, 1, 1},
-                                                   {1, 37, 50},  {41, 1, 60},  {5, 7, 9},
-                                                   {64, 32, 16}, {65, 33, 17}, {130, 70, 100}};
+  const std::vector<std::array<Size, 3>> shapes = {
+      {0, 3, 2}, {3, 4, 0},    {1, 1, 1},    {1, 37, 50},    {41, 1, 60},
+      {5, 7, 9}, {64, 32, 16}, {65, 33, 17}, {130, 70, 100}, {1, 70, 300}};
   for (const auto& [m, n, k] : shapes) {
     for (const Op op_a : {Op::none, Op::transpose, Op::conj_transpose}) {
       for (const Op op_b : {Op::none, Op::transpose, Op::conj_transpose}) {
@@ -331,6 +360,7 @@ void check_type(tile::DeviceContext& context) {
   lanes.bind(library.get(), library.count(), dtype_of<T>, tile);
   check_moves<T>(lanes.update);
   check_gemm<T>(lanes.update);
+  check_both_products<T>(lanes.update);
   check_triangular<T>(lanes.panel);
   check_solve_accuracy<T>(lanes.panel);
   check_potrf<T>(lanes.panel);

@@ -53,15 +53,24 @@ void time_type(GpuRank& gpu, Size rows, Size nb) {
     Cuda::solve_diagonal<T>(lane, Op::conj_transpose, 1, nb, a.get(), n, x.get(), nb, rhs.get(), 1,
                             work.get());
   });
+  // One row of a panel times its other rows: the elements of it lie far apart, or together.
+  double row[2];
+  for (const bool together : {false, true}) {
+    row[together] = microseconds(lane, [&] {
+      Cuda::gemm<T>(lane, Op::none, Op::conj_transpose, 1, rows - 1, nb, T(-1),
+                    together ? rhs.get() : panel.get() + rows - 1, together ? 1 : rows, panel.get(),
+                    rows, T(1), c.get(), 1);
+    });
+  }
   std::printf(
       "%s rows %lld tile %lld: potrf %.0f us, invert %.0f, factor_panel %.0f (tile alone %.0f), "
       "pack "
       "%.0f, trsm %.0f, gemm %.0f "
-      "(%.1f TF/s), solve_diagonal of one vector %.0f\n",
+      "(%.1f TF/s), solve_diagonal of one vector %.0f, row product %.0f (%.0f if together)\n",
       type_name<T>().c_str(), static_cast<long long>(rows), static_cast<long long>(nb), factor,
       invert, panel_factor, tile_alone, pack, solve, product,
       (is_complex_v<T> ? 8.0 : 2.0) * static_cast<double>(rows * nb * nb) / product * 1e-6,
-      diagonal);
+      diagonal, row[0], row[1]);
 }
 
 }  // namespace

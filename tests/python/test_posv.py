@@ -255,7 +255,9 @@ def test_checkify(mesh):
 
 def test_the_environment_decides_call_by_call(mesh, monkeypatch):
     a, b = put(spd(N), mesh, "x", None), general(N, 1)
-    for text, expected in [("1", (1, 0, 0)), ("0", (0, 1, 1)), ("", (0, 1, 1)), ("1", (1, 0, 0))]:
+    one, two = (1, 0, 0), (0, 1, 1)
+    by_plan = one if jax.default_backend() != "cpu" and mesh.size > 1 else two
+    for text, expected in [("1", one), ("0", two), ("", by_plan), ("1", one)]:
         monkeypatch.setenv(_one_call.VARIABLE, text)
         assert calls(jaxmg.potrs, a, b)[1] == expected
     monkeypatch.setenv(_one_call.VARIABLE, "yes")

@@ -307,8 +307,12 @@ def test_memory_is_asked_before(monkeypatch, mesh):
     from jaxmg import _device_memory, _spectral_memory
 
     monkeypatch.setattr(_spectral_memory, "NEGLIGIBLE", 0)
-    monkeypatch.setattr(_device_memory, "device_bytes", lambda platform: (40_000, "a test"))
     for call in (jaxmg.syevd, jaxmg.gesvd, jaxmg.polar):
-        with pytest.raises(jaxmg.InsufficientMemoryError) as caught:
-            call(np.eye(400), mesh=mesh)
-        assert 0 < caught.value.largest_n < 400 and caught.value.free == 40_000
+        free = 1
+        for largest in (0, 1):  # where nothing fits, and where something does
+            monkeypatch.setattr(_device_memory, "device_bytes", lambda platform, f=free: (f, "a test"))
+            with pytest.raises(jaxmg.InsufficientMemoryError) as caught:
+                call(np.eye(400), mesh=mesh)
+            assert caught.value.free == free < caught.value.needed
+            assert min(caught.value.largest_n, 1) == largest and caught.value.largest_n < 400
+            free = caught.value.needed * 9 // 10

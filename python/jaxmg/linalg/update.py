@@ -137,9 +137,12 @@ def _update_bordered(factor: BorderedFactor, v: Any, downdate: bool) -> Bordered
 
 
 def _vectors(v: Any, n: int, wanted: str) -> Any:
-    """v as (n, k) in the element type of the factor."""
+    """v as (n, k) in the element type of the factor, k > 0."""
     check_rhs("cho_update", v, n)
     v = cast(v, dtype_of_factor("cho_update", jax.ShapeDtypeStruct((), wanted), v=v))
+    if v.ndim == 2 and v.shape[1] == 0:
+        # XLA (of JAX 0.11) does not compile calls with an operand without elements.
+        return jnp.zeros((n, 1), wanted)
     return v[:, None] if v.ndim == 1 else v
 
 

@@ -10,6 +10,10 @@ using peers::Offer;
 
 namespace {
 
+// A kernel that reads a peer's memory takes less time for so few bytes than it takes to start a
+// copy engine.
+constexpr Size kKernelBytes = 32768;
+
 // A rank's part in a call: its own work in the call's lane, and that of the ranks that read from
 // it.
 class PeerTicket final : public tile::CudaTicket::State {
@@ -86,7 +90,11 @@ void PeerCommunicator::pull(Lane& lane, int from, const void* source, void* targ
   }
   const auto count = static_cast<std::size_t>(bytes);
   const int device = group_->device(from);
-  if (device == lane.device()) {
+  if (device != lane.device() && group_->direct() && bytes <= kKernelBytes && bytes % 4 == 0) {
+    peers::Sources one{.size = 1};
+    one.data[0] = source;
+    peers::reduce(lane, one, bytes / 4, DType::i32, Reduction::max, target);  // of one: a copy
+  } else if (device == lane.device()) {
     JAXMG_CUDA_CHECK(
         cudaMemcpyAsync(target, source, count, cudaMemcpyDeviceToDevice, lane.stream()));
   } else {
@@ -168,7 +176,8 @@ std::vector<std::unique_ptr<PeerCommunicator>> make_peer_communicators(
                                 " ranks, with a block each, are possible");
   }
   const auto group = std::make_shared<peers::PeerGroup>(
-      std::make_shared<peers::PeerFamily>(time_limit), devices, direct);
+      std::make_shared<peers::PeerFamily>(time_limit, static_cast<int>(devices.size())), devices,
+      direct);
   std::vector<std::unique_ptr<PeerCommunicator>> communicators;
   communicators.reserve(devices.size());
   for (std::size_t r = 0; r < devices.size(); ++r) {

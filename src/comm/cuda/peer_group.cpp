@@ -1,10 +1,17 @@
 #include "comm/cuda/peer_group.h"
 
 #include <algorithm>
+#include <thread>
 #include <utility>
 
 namespace jaxmg::peers {
 namespace {
+
+// A solution by tiles hands its turn from rank to rank every few tens of microseconds, and a thread
+// that sleeps takes about as long to wake.
+constexpr std::chrono::microseconds kMoment{100};
+// Of each rank: what else runs in the process must not wait for those that look out.
+constexpr unsigned kProcessors = 4;
 
 std::size_t at(int rank) {
   return static_cast<std::size_t>(rank);
@@ -25,6 +32,11 @@ std::string describe(const Signature& s) {
 
 }  // namespace
 
+PeerFamily::PeerFamily(std::chrono::nanoseconds time_limit, int ranks)
+    : time_limit_(time_limit),
+      looks_out_(std::thread::hardware_concurrency() >=
+                 kProcessors * static_cast<unsigned>(ranks)) {}
+
 void PeerFamily::fail(const CommunicationError& error) {
   const std::lock_guard lock(mutex_);
   fail_locked(error);
@@ -34,8 +46,23 @@ void PeerFamily::fail_locked(const CommunicationError& error) {
   if (!failure_) {
     failure_.emplace(error);
   }
+  ++news_;
   for (std::condition_variable* sleeper : sleepers_) {
     sleeper->notify_all();
+  }
+}
+
+template <class Over>
+void PeerFamily::look_out(std::unique_lock<std::mutex>& lock, const Over& over) {
+  using Clock = std::chrono::steady_clock;
+  const Clock::time_point end = Clock::now() + kMoment;
+  while (looks_out_ && !over() && Clock::now() < end) {
+    const std::uint64_t seen = news_;
+    lock.unlock();
+    while (news_ == seen && Clock::now() < end) {
+      std::this_thread::yield();  // to whom this thread may be waiting for
+    }
+    lock.lock();
   }
 }
 
@@ -92,6 +119,7 @@ std::shared_ptr<PeerCall> PeerGroup::enter(int rank, const Signature& signature)
 void PeerGroup::offer(PeerCall& call, int rank, Stage stage, Offer offer) {
   const std::lock_guard lock(family_->mutex_);
   call.offers_[at(rank)][at(stage)].emplace(std::move(offer));
+  ++family_->news_;
   for (Sleeper& sleeper : sleepers_) {
     if (sleeper.call == &call && sleeper.from == rank && sleeper.stage == stage) {
       sleeper.wake.notify_all();
@@ -103,6 +131,7 @@ const Offer& PeerGroup::await(PeerCall& call, int rank, int from, Stage stage) {
   std::unique_lock lock(family_->mutex_);
   const std::optional<Offer>& offer = call.offers_[at(from)][at(stage)];
   const auto over = [&] { return offer || family_->failure_ || left_[at(from)]; };
+  family_->look_out(lock, over);
   if (!over()) {
     Sleeper& sleeper = sleepers_[at(rank)];
     sleeper.call = &call;
@@ -146,6 +175,7 @@ std::string PeerGroup::waiting_message(const PeerCall& call, int rank, int from)
 void PeerGroup::leave(int rank) {
   const std::lock_guard lock(family_->mutex_);
   left_[at(rank)] = true;
+  ++family_->news_;
   for (Sleeper& sleeper : sleepers_) {
     if (sleeper.from == rank) {
       sleeper.wake.notify_all();

@@ -3,14 +3,16 @@
 // The n-th call of each rank belongs to the n-th call of every other. In a call a rank makes
 // offers, one a stage, and waits for those of the ranks that it has to do with. An offer's event
 // has been recorded before the offer is made, as it must be before another rank's stream can wait
-// for it. Waiting threads sleep. How calls fail: see comm/thread_communicator.h; the rules are the
-// same.
+// for it. Threads that wait look out for a moment if there are processors enough, then sleep. How
+// calls fail: see comm/thread_communicator.h; the rules are the same.
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstddef>
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -59,7 +61,8 @@ struct Offer {
 // All groups that come from one, by splits: they fail together.
 class PeerFamily {
  public:
-  explicit PeerFamily(std::chrono::nanoseconds time_limit) : time_limit_(time_limit) {}
+  // Of so many ranks in all.
+  PeerFamily(std::chrono::nanoseconds time_limit, int ranks);
 
   // Only the first failure counts.
   void fail(const CommunicationError& error);
@@ -69,9 +72,15 @@ class PeerFamily {
  private:
   friend class PeerGroup;
   void fail_locked(const CommunicationError& error);
+  // Waits a moment for `over`, which the lock guards, without falling asleep, if processors are to
+  // spare.
+  template <class Over>
+  void look_out(std::unique_lock<std::mutex>& lock, const Over& over);
 
   const std::chrono::nanoseconds time_limit_;  // of one wait; zero: none
-  mutable std::mutex mutex_;                   // guards the whole family's calls
+  const bool looks_out_;
+  std::atomic<std::uint64_t> news_{0};  // changes with all that is waited for
+  mutable std::mutex mutex_;            // guards the whole family's calls
   std::optional<CommunicationError> failure_;
   std::set<std::condition_variable*> sleepers_;
 };

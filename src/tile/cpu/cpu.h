@@ -54,7 +54,7 @@ struct Cpu {
                            Size ldc, Size stride_c, Size count);
   template <class T>
   static void multiply_both(Lane& lane, Size m, Size n, const T* a, Size lda, const T* v,
-                            const T* w, T* y, T* z);
+                            const T* w, T* y, T* z, T* work, Size count);
   template <class T>
   static void trsm(Lane& lane, Side side, Uplo uplo, Op op, Diag diag, Size m, Size n, T alpha,
                    const T* a, Size lda, T* b, Size ldb);

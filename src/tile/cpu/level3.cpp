@@ -177,7 +177,7 @@ void Cpu::herk_strided(Lane& lane, Size n, Size k, const T* a, Size lda, Size st
 // A is read once: by blocks of columns that stay in the cache between the two products.
 template <class T>
 void Cpu::multiply_both(Lane& lane, Size m, Size n, const T* a, Size lda, const T* v, const T* w,
-                        T* y, T* z) {
+                        T* y, T* z, T* /*work*/, Size /*count*/) {
   if (m <= 0 || n <= 0) {
     return;
   }
@@ -263,7 +263,7 @@ void Cpu::trsm(Lane& lane, Side side, Uplo uplo, Op op, Diag diag, Size m, Size 
   template void Cpu::herk_strided<T>(Lane&, Size, Size, const T*, Size, Size, T*, Size, Size,    \
                                      Size);                                                      \
   template void Cpu::multiply_both<T>(Lane&, Size, Size, const T*, Size, const T*, const T*, T*, \
-                                      T*);                                                       \
+                                      T*, T*, Size);                                             \
   template void Cpu::trsm<T>(Lane&, Side, Uplo, Op, Diag, Size, Size, T, const T*, Size, T*, Size);
 
 JAXMG_INSTANTIATE(float)

@@ -51,15 +51,6 @@ bool conjugates(Op op) {
   return is_complex_v<T> && op == Op::conj_transpose;
 }
 
-template <class T>
-T conjugate_of(T x) {
-  if constexpr (is_complex_v<T>) {
-    return std::conj(x);
-  } else {
-    return x;
-  }
-}
-
 // y <- conj(x), vectors of n elements.
 template <class T>
 void conjugate_vector(CudaLane& lane, Size n, const T* x, Size stride_x, T* y, Size stride_y) {
@@ -144,14 +135,72 @@ void column_product(CudaLane& lane, Op op_a, Op op_b, Size m, Size k, const T& a
                                  for_library(b), stride, for_library(&beta), for_library(c), 1));
 }
 
-// C is a row: c^T <- alpha op(B)^T op(a)^T + beta c^T. Where op(B)^T = conj(B), everything else is
-// conjugated instead: there is no product with conj(B).
+constexpr int kSumRows = 32;
+
+// c_j <- alpha sum_l a_l b_jl + beta c_j, a thread of each warp to a row of B; a or B conjugated if
+// so wanted. The elements of a may lie far apart.
+template <bool kConjugateA, bool kConjugateB, class D>
+__global__ void __launch_bounds__(kThreads)
+    row_sums_kernel(Size n, Size k, D alpha, const D* a, Size stride, const D* b, Size ldb, D beta,
+                    bool add, D* c, Size ldc) {
+  constexpr int batch = 8;
+  constexpr int warps = kThreads / kSumRows;
+  __shared__ D partial[warps][kSumRows];
+  const int lane = static_cast<int>(threadIdx.x) % kSumRows;
+  const int warp = static_cast<int>(threadIdx.x) / kSumRows;
+  const Size j = static_cast<Size>(blockIdx.x) * kSumRows + lane;
+  D sum{};
+  for (Size first = warp; first < k; first += batch * warps) {
+    D x[batch];
+    D v[batch];
+#pragma unroll
+    for (int u = 0; u < batch; ++u) {
+      const Size l = first + u * warps;
+      x[u] = j < n && l < k ? b[j + l * ldb] : D{};
+      v[u] = l < k ? a[l * stride] : D{};
+    }
+#pragma unroll
+    for (int u = 0; u < batch; ++u) {
+      sum = sum + (kConjugateA ? conjugate(v[u]) : v[u]) * (kConjugateB ? conjugate(x[u]) : x[u]);
+    }
+  }
+  partial[warp][lane] = sum;
+  __syncthreads();
+  if (warp == 0 && j < n) {
+    for (int w = 1; w < warps; ++w) {
+      sum = sum + partial[w][lane];
+    }
+    sum = alpha * sum;
+    c[j * ldc] = add ? sum + beta * c[j * ldc] : sum;
+  }
+}
+
+template <class T>
+void row_sums(CudaLane& lane, bool conjugates_a, bool conjugates_b, Size n, Size k, T alpha,
+              const T* a, Size stride, const T* b, Size ldb, T beta, T* c, Size ldc) {
+  using D = DeviceType<T>;
+  const auto blocks = static_cast<unsigned>(narrow(ceil_div(n, kSumRows)));
+  const auto kernel =
+      conjugates_a
+          ? (conjugates_b ? row_sums_kernel<true, true, D> : row_sums_kernel<true, false, D>)
+          : (conjugates_b ? row_sums_kernel<false, true, D> : row_sums_kernel<false, false, D>);
+  kernel<<<blocks, kThreads, 0, lane.stream()>>>(n, k, on_device_value(alpha), on_device(a), stride,
+                                                 on_device(b), ldb, on_device_value(beta),
+                                                 beta != T(0), on_device(c), ldc);
+  JAXMG_CUDA_CHECK(cudaGetLastError());
+}
+
+// C is a row: c^T <- alpha op(B)^T op(a)^T + beta c^T. The library has no product with conj(B), and
+// is slow where the elements of a are far apart.
 template <class T>
 void row_product(CudaLane& lane, Op op_a, Op op_b, Size n, Size k, T alpha, const T* a, Size lda,
                  const T* b, Size ldb, T beta, T* c, Size ldc) {
-  const bool conjugated = conjugates<T>(op_b);
   Size stride = op_a == Op::none ? lda : 1;
-  if (conjugated != conjugates<T>(op_a)) {
+  if (op_b != Op::none && (is_complex_v<T> || stride != 1)) {
+    return row_sums<T>(lane, conjugates<T>(op_a), conjugates<T>(op_b), n, k, alpha, a, stride, b,
+                       ldb, beta, c, ldc);
+  }
+  if (conjugates<T>(op_a)) {
     T* vector = static_cast<T*>(lane.scratch(vector_bytes<T>(k)));
     conjugate_vector(lane, k, a, stride, vector, 1);
     a = vector;
@@ -160,18 +209,10 @@ void row_product(CudaLane& lane, Op op_a, Op op_b, Size n, Size k, T alpha, cons
   if (op_b == Op::none && stride == 1 && ldc == 1 && k >= kLongColumn) {
     return column_dots<T>(lane, false, k, n, alpha, b, ldb, a, beta, c);
   }
-  if (conjugated) {
-    alpha = conjugate_of(alpha);
-    beta = conjugate_of(beta);
-    conjugate_vector(lane, n, c, ldc, c, ldc);
-  }
   JAXMG_CUDA_CHECK(Blas<T>::gemv(lane.blas(), op_b == Op::none ? CUBLAS_OP_T : CUBLAS_OP_N,
                                  op_b == Op::none ? k : n, op_b == Op::none ? n : k,
                                  for_library(&alpha), for_library(b), ldb, for_library(a), stride,
                                  for_library(&beta), for_library(c), ldc));
-  if (conjugated) {
-    conjugate_vector(lane, n, c, ldc, c, ldc);
-  }
 }
 
 // Matrix-vector products read the matrix at the speed of memory. False if this is none, or needs
@@ -179,8 +220,7 @@ void row_product(CudaLane& lane, Op op_a, Op op_b, Size n, Size k, T alpha, cons
 template <class T>
 bool vector_product(CudaLane& lane, Op op_a, Op op_b, Size m, Size n, Size k, T alpha, const T* a,
                     Size lda, const T* b, Size ldb, T beta, T* c, Size ldc) {
-  const bool needs_scratch =
-      n == 1 ? conjugates<T>(op_b) : conjugates<T>(op_a) != conjugates<T>(op_b);
+  const bool needs_scratch = n == 1 ? conjugates<T>(op_b) : conjugates<T>(op_a) && op_b == Op::none;
   if (k <= 0 || (m > 1 && n > 1) || (needs_scratch && !lane.has_scratch(vector_bytes<T>(k)))) {
     return false;
   }

@@ -57,12 +57,7 @@ struct Cuda {
                            T beta, T* c, Size ldc, Size stride_c, Size count);
   template <class T>
   static void multiply_both(Lane& lane, Size m, Size n, const T* a, Size lda, const T* v,
-                            const T* w, T* y, T* z) {
-    if (m > 0 && n > 0) {
-      gemm<T>(lane, Op::transpose, Op::none, n, 1, m, T(1), a, lda, v, m, T(0), y, n);
-      gemm<T>(lane, Op::none, Op::none, m, 1, n, T(1), a, lda, w, n, T(1), z, m);
-    }
-  }
+                            const T* w, T* y, T* z, T* work, Size count);
   static void split(Lane& lane, Size m, Size n, const float* src, Size lds, Half* dst, Size ldd);
   static void subtract_split_product(Lane& lane, Size m, Size n, Size k, const Half* a,
                                      const Half* b, Size ld, Size stride_a, Size stride_b, float* c,
@@ -70,6 +65,8 @@ struct Cuda {
   static constexpr bool partitions = true;
   template <class T>
   static Size columns_beside_panel(Lanes& lanes, bool split, Size order, Size m, Size k, Size n);
+  template <class T>
+  static Size columns_with_room(const Lanes& lanes, bool split, Size m, Size n);
   static void leave_room(Lanes& lanes, bool room);
   static void share_with_panels(Lanes& lanes, bool share);
   static void subtract_split_rows(Lane& lane, Size m, Size n, Size k, const Half* a, Size lda,

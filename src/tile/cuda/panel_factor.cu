@@ -7,9 +7,11 @@
 //
 // Substitution with the small triangles, not products with their inverses: the result is as good
 // as that of a triangular solve for tiles of any condition, and three launches a block column make
-// the chain of panels short. Many real rows below a tile follow when it is done, in one launch
+// the chain of panels short; of each three, the last two come to the device while the one before
+// ends. Many real rows below a tile follow when it is done, in one launch
 // (panel_rows.cu): a launch of many thread blocks has to wait for those of an update.
 #include "tile/cuda/cuda.h"
+#include "tile/cuda/dependent_launch.h"
 #include "tile/cuda/launch.h"
 #include "tile/cuda/panel_rows.h"
 #include "tile/cuda/scalar.h"
@@ -120,6 +122,25 @@ __device__ void update_second_corner(Square<D>& s, int tid) {
   }
 }
 
+// The lower triangle of a; beyond n there is an identity. All loads are on their way before the
+// first is waited for.
+template <class D>
+__device__ void load_block(int n, const D* a, Size lda, int tid, Square<D>& s) {
+  using R = decltype(real_part(D{}));
+  constexpr int edge = Blocking<D>::edge;
+  constexpr int each = edge * edge / kThreads;
+  D x[each];
+#pragma unroll
+  for (int u = 0; u < each; ++u) {
+    const int i = (tid + u * kThreads) % edge, j = (tid + u * kThreads) / edge;
+    x[u] = i < n && j <= i ? a[i + j * lda] : element<D>(i == j ? R{1} : R{0});
+  }
+#pragma unroll
+  for (int u = 0; u < each; ++u) {
+    s[(tid + u * kThreads) / edge][(tid + u * kThreads) % edge] = x[u];
+  }
+}
+
 // The factor of the lower triangle of a (n x n, n <= edge) in place; its strict upper part stays.
 template <class D>
 __global__ void __launch_bounds__(kThreads)
@@ -134,11 +155,8 @@ __global__ void __launch_bounds__(kThreads)
   if (tid == 0) {
     failing = edge;
   }
-  for (int e = tid; e < edge * edge; e += kThreads) {
-    const int i = e % edge, j = e / edge;
-    // Beyond n there is an identity.
-    s[j][i] = i < n && j <= i ? a[i + j * lda] : element<D>(i == j ? R{1} : R{0});
-  }
+  await_predecessor();
+  load_block<D>(n, a, lda, tid, s);
   __syncthreads();
   for (int first = 0; first < edge; first += kWarp) {
     if (tid < kWarp) {
@@ -164,6 +182,7 @@ __global__ void __launch_bounds__(kThreads)
       __syncthreads();
     }
   }
+  admit_successor();
   for (int e = tid; e < edge * edge; e += kThreads) {
     const int i = e % edge, j = e / edge;
     if (i < n && j <= i) {
@@ -176,8 +195,34 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
+// The triangle l (n x n, n <= edge) without its diagonal, lower[k * edge + j] = l_jk, and the
+// inverses of that; enough loads at a time to wait for few of them.
+template <class D, class R>
+__device__ void load_triangle(int n, const D* l, Size ldl, int tid, D* lower, R* inverse) {
+  constexpr int edge = Blocking<D>::edge;
+  constexpr int batch = 16;
+  static_assert(edge <= kRowThreads && edge * edge % (batch * kRowThreads) == 0);
+  const R diagonal = tid < n ? real_part(l[tid + tid * ldl]) : R{1};
+  for (int e0 = tid; e0 < edge * edge; e0 += batch * kRowThreads) {
+    D x[batch];
+#pragma unroll
+    for (int u = 0; u < batch; ++u) {
+      const int j = (e0 + u * kRowThreads) % edge, k = (e0 + u * kRowThreads) / edge;
+      x[u] = j < n && k < j ? l[j + k * ldl] : element<D>(R{0});
+    }
+#pragma unroll
+    for (int u = 0; u < batch; ++u) {
+      lower[e0 + u * kRowThreads] = x[u];
+    }
+  }
+  if (tid < edge) {
+    inverse[tid] = R{1} / diagonal;
+  }
+}
+
 // a (m x n, n <= edge) <- a L^-H, a thread a row: x_j = (a_j - sum_{k < j} x_k conj(l_jk)) / l_jj.
-// A chunk of columns is in registers; those before it are read back from shared memory.
+// A chunk of columns is in registers, and the next one is on its way; those before it are read back
+// from shared memory.
 template <class D>
 __global__ void __launch_bounds__(kRowThreads)
     solve_rows_kernel(Size m, int n, const D* l, Size ldl, D* a, Size lda) {
@@ -185,19 +230,22 @@ __global__ void __launch_bounds__(kRowThreads)
   constexpr int edge = Blocking<D>::edge;
   constexpr int chunk = Blocking<D>::chunk;
   extern __shared__ double2 shared[];
-  D* const lower = reinterpret_cast<D*>(shared);  // lower[k * edge + j] = l_jk
-  D* const solved = lower + edge * edge;          // solved[k * kRowThreads + thread] = x_k
+  D* const lower = reinterpret_cast<D*>(shared);
+  D* const solved = lower + edge * edge;  // solved[k * kRowThreads + thread] = x_k
   R* const inverse = reinterpret_cast<R*>(solved + edge * kRowThreads);
   const int tid = static_cast<int>(threadIdx.x);
-  for (int e = tid; e < edge * edge; e += kRowThreads) {
-    const int j = e % edge, k = e / edge;
-    lower[e] = j < n && k < j ? l[j + k * ldl] : element<D>(R{0});
-  }
-  for (int j = tid; j < edge; j += kRowThreads) {
-    inverse[j] = j < n ? R{1} / real_part(l[j + j * ldl]) : R{1};
-  }
-  __syncthreads();
   const Size i = static_cast<Size>(blockIdx.x) * kRowThreads + tid;
+  D next[chunk];
+  const auto load = [&](int first) {
+#pragma unroll
+    for (int j = 0; j < chunk; ++j) {
+      next[j] = i < m && first + j < n ? a[i + (first + j) * lda] : element<D>(R{0});
+    }
+  };
+  await_predecessor();
+  load(0);
+  load_triangle<D>(n, l, ldl, tid, lower, inverse);
+  __syncthreads();
   if (i >= m) {
     return;
   }
@@ -205,8 +253,10 @@ __global__ void __launch_bounds__(kRowThreads)
     D x[chunk];
 #pragma unroll
     for (int j = 0; j < chunk; ++j) {
-      x[j] = first + j < n ? a[i + (first + j) * lda] : element<D>(R{0});
+      x[j] = next[j];
     }
+    load(first + chunk);
+#pragma unroll 2
     for (int k = 0; k < first; ++k) {
       const D known = solved[k * kRowThreads + tid];
 #pragma unroll
@@ -247,8 +297,9 @@ void solve_rows(CudaLane& lane, Size m, int n, const D* l, Size ldl, D* a, Size 
   constexpr int bytes = solve_rows_bytes<D>();
   allow_shared_memory(solve_rows_kernel<D>, bytes);
   const auto blocks = static_cast<unsigned>(ceil_div(m, kRowThreads));
-  solve_rows_kernel<D><<<blocks, kRowThreads, bytes, lane.stream()>>>(m, n, l, ldl, a, lda);
-  JAXMG_CUDA_CHECK(cudaGetLastError());
+  launch_dependent(lane, solve_rows_kernel<D>,
+                   DependentLaunch{.blocks = blocks, .threads = kRowThreads, .shared = bytes}, m, n,
+                   l, ldl, a, lda);
 }
 
 }  // namespace
@@ -267,9 +318,9 @@ void Cuda::factor_panel(Lane& lane, Size first, Size last, Size n, Size m, T* a,
       gemm<T>(lane, Op::none, Op::conj_transpose, rows - j, w, j, T(-1), a + j, lda, a + j, lda,
               T(1), block, lda);
     }
-    factor_block_kernel<<<1, kThreads, 0, lane.stream()>>>(narrow(w), on_device(block), lda,
-                                                           position + j, info);
-    JAXMG_CUDA_CHECK(cudaGetLastError());
+    launch_dependent(lane, factor_block_kernel<D>,
+                     DependentLaunch{.blocks = 1, .threads = kThreads}, narrow(w), on_device(block),
+                     lda, position + j, info);
     solve_rows<D>(lane, rows - j - w, narrow(w), on_device(block), lda, on_device(block + w), lda);
   }
   if constexpr (!is_complex_v<T>) {

@@ -5,9 +5,11 @@
 // where L is the triangle, or the transpose of an upper one.
 //
 // A substitution by tiles is a chain of these, so what counts is the time of a launch: each of the
-// three products is one.
+// three products is one, which comes to the device while what is before it ends. The second and the
+// third read the first of their triangle meanwhile; what is before the first may have made it.
 #include "tile/cuda/vector_solve.h"
 
+#include "tile/cuda/dependent_launch.h"
 #include "tile/cuda/launch.h"
 #include "tile/cuda/reduce.h"
 #include "tile/cuda/scalar.h"
@@ -39,10 +41,11 @@ struct Triangle {
   }
 };
 
-// store(c, sum_k v_k t(c, k)), or with conj(t): a thread of each warp to a row.
+// store(c, sum_k v_k t(c, k)), or with conj(t): a thread of each warp to a row. made: the kernel
+// before leaves t alone.
 template <bool kConjugate, class D, class Store>
 __global__ void __launch_bounds__(kWarp* kRowWarps)
-    row_sums_kernel(int n, Triangle<D> t, const D* v, Size stride, Store store) {
+    row_sums_kernel(int n, Triangle<D> t, bool made, const D* v, Size stride, Store store) {
   constexpr int batch = 8;
   __shared__ D partial[kRowWarps][kWarp];
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
@@ -50,13 +53,24 @@ __global__ void __launch_bounds__(kWarp* kRowWarps)
   const int from = static_cast<int>(blockIdx.x) * kWarp;  // first of the rows
   const int c = from + lane;
   const int last = t.upper ? n - 1 : min(n - 1, from + kWarp - 1);
-  D sum{};
-  for (int first = warp + (t.upper ? from : 0); first <= last; first += batch * kRowWarps) {
-    D x[batch];
+  D x[batch];
+  const auto load = [&](int first) {
 #pragma unroll
     for (int u = 0; u < batch; ++u) {
       x[u] = t.at(c, first + u * kRowWarps, n);
     }
+  };
+  D sum{};
+  int first = warp + (t.upper ? from : 0);
+  if (made) {
+    load(first);
+  }
+  await_predecessor();
+  admit_successor();
+  if (!made) {
+    load(first);
+  }
+  while (first <= last) {
 #pragma unroll
     for (int u = 0; u < batch; ++u) {
       const int k = first + u * kRowWarps;
@@ -64,6 +78,8 @@ __global__ void __launch_bounds__(kWarp* kRowWarps)
         sum = sum + v[k * stride] * factor<kConjugate>(x[u]);
       }
     }
+    first += batch * kRowWarps;
+    load(first);
   }
   partial[warp][lane] = sum;
   __syncthreads();
@@ -78,21 +94,32 @@ __global__ void __launch_bounds__(kWarp* kRowWarps)
 // store(c, sum_k v_k t(k, c)): a warp to a column.
 template <class D, class Store>
 __global__ void __launch_bounds__(kWarp* kColumnWarps)
-    column_sums_kernel(int n, Triangle<D> t, const D* v, Size stride, Store store) {
+    column_sums_kernel(int n, Triangle<D> t, bool made, const D* v, Size stride, Store store) {
   constexpr int batch = 8;
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
   const int c = static_cast<int>(blockIdx.x) * kColumnWarps + static_cast<int>(threadIdx.x) / kWarp;
-  if (c >= n) {
-    return;
-  }
-  const int end = t.upper ? c + 1 : n;
-  D sum{};
-  for (int first = t.upper ? 0 : c; first < end; first += batch * kWarp) {
-    D x[batch];
+  const int end = t.upper ? min(c + 1, n) : n;
+  D x[batch];
+  const auto load = [&](int first) {
 #pragma unroll
     for (int u = 0; u < batch; ++u) {
       x[u] = t.at(first + lane + u * kWarp, c, n);
     }
+  };
+  D sum{};
+  int first = t.upper ? 0 : c;
+  if (made) {
+    load(first);
+  }
+  await_predecessor();
+  admit_successor();
+  if (!made) {
+    load(first);
+  }
+  if (c >= n) {
+    return;
+  }
+  while (first < end) {
 #pragma unroll
     for (int u = 0; u < batch; ++u) {
       const int k = first + lane + u * kWarp;
@@ -100,6 +127,8 @@ __global__ void __launch_bounds__(kWarp* kColumnWarps)
         sum = sum + v[k * stride] * x[u];
       }
     }
+    first += batch * kWarp;
+    load(first);
   }
   sum = warp_sum(sum);
   if (lane == 0) {
@@ -109,26 +138,22 @@ __global__ void __launch_bounds__(kWarp* kColumnWarps)
 
 // store(c, (v op(T))_c)
 template <class D, class Store>
-void triangle_product(CudaLane& lane, Op op, Size n, const Triangle<D>& t, const D* v, Size stride,
-                      Store store) {
+void triangle_product(CudaLane& lane, Op op, Size n, const Triangle<D>& t, bool made, const D* v,
+                      Size stride, Store store) {
   const int count = narrow(n);
   const auto row_blocks = static_cast<unsigned>(ceil_div(n, kWarp));
   const auto column_blocks = static_cast<unsigned>(ceil_div(n, kColumnWarps));
   switch (op) {
     case Op::none:
-      column_sums_kernel<<<column_blocks, kWarp * kColumnWarps, 0, lane.stream()>>>(count, t, v,
-                                                                                    stride, store);
-      break;
+      return launch_dependent(lane, column_sums_kernel<D, Store>, column_blocks,
+                              kWarp * kColumnWarps, 0, count, t, made, v, stride, store);
     case Op::transpose:
-      row_sums_kernel<false>
-          <<<row_blocks, kWarp * kRowWarps, 0, lane.stream()>>>(count, t, v, stride, store);
-      break;
+      return launch_dependent(lane, row_sums_kernel<false, D, Store>, row_blocks, kWarp * kRowWarps,
+                              0, count, t, made, v, stride, store);
     case Op::conj_transpose:
-      row_sums_kernel<true>
-          <<<row_blocks, kWarp * kRowWarps, 0, lane.stream()>>>(count, t, v, stride, store);
-      break;
+      return launch_dependent(lane, row_sums_kernel<true, D, Store>, row_blocks, kWarp * kRowWarps,
+                              0, count, t, made, v, stride, store);
   }
-  JAXMG_CUDA_CHECK(cudaGetLastError());
 }
 
 }  // namespace
@@ -144,14 +169,14 @@ void solve_vector(CudaLane& lane, Uplo uplo, Op op, Diag diag, Size n, const T* 
   D* const right = on_device(b);
   D* const y = on_device(work);
   D* const r = on_device(static_cast<T*>(lane.scratch(n * static_cast<Size>(sizeof(T)))));
-  triangle_product(lane, op_x, n, inverse, static_cast<const D*>(right), stride,
+  triangle_product(lane, op_x, n, inverse, false, static_cast<const D*>(right), stride,
                    [=] __device__(int c, D sum) { y[c] = sum; });
-  triangle_product(lane, op, n, triangle, static_cast<const D*>(y), Size{1},
+  triangle_product(lane, op, n, triangle, true, static_cast<const D*>(y), Size{1},
                    [=] __device__(int c, D sum) {
                      const D b_c = right[c * stride];
                      r[c] = b_c + element<D>(decltype(real_part(D{})){-1}) * sum;
                    });
-  triangle_product(lane, op_x, n, inverse, static_cast<const D*>(r), Size{1},
+  triangle_product(lane, op_x, n, inverse, true, static_cast<const D*>(r), Size{1},
                    [=] __device__(int c, D sum) { right[c * stride] = y[c] + sum; });
 }
 
