@@ -72,6 +72,12 @@ MESSAGES = (
         "the version of a vendor library that was found does not have what is asked of it",
         "update JAX's CUDA packages together; `jaxmg info` shows the libraries that were found",
     ),
+    Message(
+        ("does not wait for a GPU that lags behind",),
+        "cuSOLVERMg's factor was found to be wrong: it goes on while a GPU that other work shares "
+        "still needs what it overwrites",
+        "give it GPUs that nothing else uses, or use the built-in engine (`backend=None`)",
+    ),
     # NCCL
     Message(
         ("ncclUnhandledCudaError", "NCCL_UNHANDLED_CUDA_ERROR", "unhandled cuda error"),

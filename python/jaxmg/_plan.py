@@ -52,6 +52,7 @@ _PURPOSE = {
     "probe_product": "symmetry probe, A v",
     "probe_transpose": "symmetry probe, A^H v",
     "probe_result": "symmetry probe, norms",
+    "probe_factor": "probe of a factor",
     "send_staging": "staging, send",
     "receive_staging": "staging, receive",
     "pivots": "row interchanges",

@@ -168,7 +168,8 @@ def potrs(
             ``jax_default_matmul_precision``. Other dtypes and CPUs always compute natively.
         backend: None or "native": the built-in engine, on CPUs and GPUs. "cusolvermg": NVIDIA's
             cuSOLVERMg, for comparison, on the GPUs of one process. Results and statuses are the
-            same; `T_A` is the block size that the matrix is redistributed to.
+            same; `T_A` is the block size that the matrix is redistributed to. It needs GPUs that
+            other work does not slow down: a factor that came out wrong for that reason is an error.
         check: eagerly, whether to wait and raise an exception on failure; under ``checkify``,
             whether to report one. Elsewhere under ``jit`` it does nothing.
         n: the true size of a matrix that was padded to (devices * ceil(n / devices), n).

@@ -319,6 +319,7 @@ std::string_view name(Buffer buffer) {
                                                           "probe_product",
                                                           "probe_transpose",
                                                           "probe_result",
+                                                          "probe_factor",
                                                           "send_staging",
                                                           "receive_staging",
                                                           "pivots",

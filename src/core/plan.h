@@ -55,6 +55,7 @@ enum class Buffer {
   probe_product,    // n
   probe_transpose,  // n
   probe_result,     // 4 reals
+  probe_factor,     // one tile: what the factor makes of the probe's vector
   send_staging,
   receive_staging,
   pivots,      // 2 n integers: row interchanges of an LU factorisation, then their product

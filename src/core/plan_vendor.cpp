@@ -124,6 +124,7 @@ void add_vendor_entries(const PlanRequest& q, const Decisions& decided, EntryLis
   switch (q.routine) {
     case Routine::potrf:
       add_probe(q, list);
+      list.scratch(Buffer::probe_factor, q.type, decided.tile);
       break;
     case Routine::potrs:
       add_split_columns(q, decided, list);

@@ -11,6 +11,7 @@
 #include "algo/cyclic.h"
 #include "algo/hermitian_probe.h"
 #include "algo/mirror.h"
+#include "vendor/factor_probe.h"
 #include "vendor/hermitian.h"
 #include "vendor/partner.h"
 #include "vendor/split_columns.h"
@@ -36,6 +37,8 @@ void potrf(Rank<D>& rank, Session& session, Triangle valid, T* a, Info* info) {
   if (failed > 0) {
     D::set_if_ok(lane, Kind::not_positive_definite, failed, info);
     D::set_phase(lane, Phase::natural_order, 0, info);
+  } else if (dist.size() > 0) {
+    probe_factor<D, T>(rank, dist, block_cyclic(rank), a);
   }
 }
 

@@ -2,6 +2,9 @@
 // part of any lane. Specialised for each device.
 #pragma once
 
+#include <condition_variable>
+#include <mutex>
+
 #include "core/status.h"
 
 namespace jaxmg::vendor {
@@ -17,6 +20,11 @@ struct Host {
   static void read(typename Device::Lane& lane, Size count, const X* from, X* host);
   template <class X>
   static void write(typename Device::Lane& lane, Size count, const X* host, X* to);
+
+  // Blocks until the rank whose turn it is has made a condition true and told so.
+  template <class Until>
+  static void wait(typename Device::Lane& lane, std::unique_lock<std::mutex>& lock,
+                   std::condition_variable& changed, const Until& until);
 };
 
 }  // namespace jaxmg::vendor

@@ -24,8 +24,11 @@ class Partner {
   Size run(Part part, const Info* info, const Session::Work& work) {
     part.workspace = rank_.workspace.template get<float>(Buffer::vendor_workspace);
     Host<D>::finish(rank_.lanes.update, info);
+    const auto wait = [this](auto& lock, auto& changed, const auto& until) {
+      Host<D>::wait(rank_.lanes.update, lock, changed, until);
+    };
     return session_.run(
-        rank_.comm.rank(), part, [this] { rank_.comm.barrier(); }, work);
+        rank_.comm.rank(), part, [this] { rank_.comm.barrier(); }, work, wait);
   }
 
  private:

@@ -32,6 +32,15 @@ struct Parts {
   Pointers workspace;
 };
 
+// How a rank waits for another's result, of which `changed` tells.
+struct Sleep {
+  template <class Until>
+  void operator()(std::unique_lock<std::mutex>& lock, std::condition_variable& changed,
+                  const Until& until) const {
+    changed.wait(lock, until);
+  }
+};
+
 class Session {
  public:
   using Work = std::function<Size(Library&, const Parts&)>;
@@ -43,8 +52,9 @@ class Session {
 
   // Called by all ranks, in the same order. `barrier` returns when all ranks have come, or throws.
   // Between that and the result nobody's patience is tested: a library takes as long as it takes.
-  template <class Barrier>
-  Size run(int rank, const Part& part, const Barrier& barrier, const Work& work) {
+  template <class Barrier, class Wait = Sleep>
+  Size run(int rank, const Part& part, const Barrier& barrier, const Work& work,
+           const Wait& wait = {}) {
     const auto r = static_cast<std::size_t>(rank);
     parts_.a[r] = part.a;
     parts_.b[r] = part.b;
@@ -55,7 +65,7 @@ class Session {
     if (rank == 0) {
       return lead(work);
     }
-    return follow(round);
+    return follow(round, wait);
   }
 
  private:
@@ -86,9 +96,10 @@ class Session {
   }
 
   // The result of the round after `round`.
-  Size follow(Size round) {
+  template <class Wait>
+  Size follow(Size round, const Wait& wait) {
     std::unique_lock lock(mutex_);
-    done_.wait(lock, [&] { return rounds_ > round; });
+    wait(lock, done_, [&] { return rounds_ > round; });
     if (failure_) {
       std::rethrow_exception(failure_);
     }

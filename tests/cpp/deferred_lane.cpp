@@ -356,6 +356,10 @@ void DeferredLane::synchronise() const {
   scheduler_.wait(queue_->rank, all.name(), [all] { return all.over(); });
 }
 
+void DeferredLane::wait_until(std::string what, std::function<bool()> until) const {
+  scheduler_.wait(queue_->rank, std::move(what), std::move(until));
+}
+
 void settle(DeferredLanes& lanes) {
   lanes.update.wait(lanes.panel.record());
   lanes.update.wait(lanes.copy.record());

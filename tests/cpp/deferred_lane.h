@@ -186,6 +186,8 @@ class DeferredLane {
   DeferredEvent record() const;
   // Holds the host until all that is in the lane has been done.
   void synchronise() const;
+  // Holds the host until a condition is true that another rank's host sees to.
+  void wait_until(std::string what, std::function<bool()> until) const;
 
  private:
   Scheduler& scheduler_;

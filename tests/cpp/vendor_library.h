@@ -28,6 +28,11 @@ struct Host<tile::Cpu> {
   static void write(tile::CpuLane&, Size count, const X* host, X* to) {
     std::copy_n(host, count, to);
   }
+  template <class Until>
+  static void wait(tile::CpuLane&, std::unique_lock<std::mutex>& lock,
+                   std::condition_variable& changed, const Until& until) {
+    changed.wait(lock, until);
+  }
 };
 
 }  // namespace jaxmg::vendor
@@ -194,7 +199,7 @@ class NaiveLibrary : public vendor::Library {
     return 0;
   }
 
- private:
+ protected:
   // Columns p and q of m and v, then rows of m, so that element (p, q) vanishes. Column j of a
   // matrix is row j of its storage.
   void rotate(Matrix<T>& m, Matrix<T>& v, Size p, Size q) {

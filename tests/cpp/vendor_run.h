@@ -6,7 +6,7 @@
 #include <memory>
 #include <vector>
 
-#include "run_ranks.h"
+#include "run_plan.h"
 #include "vendor/session.h"
 #include "vendor_library.h"
 
@@ -18,7 +18,7 @@ struct VendorProblem {
   Size n;
   int ranks;
   Size tile;
-  Platform platform = Platform::cpu;  // whose buffers are planned; CPU threads do the work
+  Platform platform = Platform::cpu;  // whose buffers are planned; threads do the work
 
   PlanRequest request(Routine routine) const {
     PlanRequest request;
@@ -35,17 +35,12 @@ struct VendorProblem {
 };
 
 // program(rank, session, index) on every rank, with scratch that is NaN, whatever the type.
-template <class T, class Program>
+template <class T, class Device = tile::Cpu, class Program>
 void run_with_library(const Plan& plan, const Program& program) {
   const PlanRequest& q = plan.request();
   vendor::Session session(q.ranks, std::make_unique<NaiveLibrary<T>>(q.n, q.ranks, plan.tile()));
-  run_ranks(q.ranks, [&](Communicator<tile::Cpu>& comm, tile::CpuLanes& lanes) {
-    std::vector<std::byte> scratch(static_cast<std::size_t>(plan.scratch_bytes()), std::byte{0xff});
-    Observer observer;
-    Rank<tile::Cpu> rank{comm, lanes, plan, Workspace(plan, scratch.data()), observer};
-    program(rank, session, static_cast<std::size_t>(comm.rank()));
-    comm.barrier();
-  });
+  run_plan<Device>(plan,
+                   [&](Rank<Device>& rank, std::size_t index) { program(rank, session, index); });
 }
 
 // The ranks' rows of a, each with the room that the plan gives it, and back.

@@ -5,6 +5,7 @@
 #include "run_ranks.h"
 #include "split_rows.h"
 #include "vendor/cholesky.h"
+#include "vendor_lagging.h"
 #include "vendor_library.h"
 
 namespace jaxmg::test {
@@ -250,6 +251,51 @@ TYPED_TEST(VendorTest, FailuresAreReportedAsByTheNativeEngine) {
       std::fill_n(half.data.begin() + i * n, i, T(0));
     }
     EXPECT_EQ(Run<T>(half, ranks, 4).info[0].kind, static_cast<int>(Kind::not_hermitian));
+  }
+}
+
+// What each rank threw.
+template <class T>
+std::vector<std::exception_ptr> factor_with_lag(const Matrix<T>& a, int ranks, Size tile,
+                                                Size late) {
+  PlanRequest request;
+  request.type = dtype_of<T>;
+  request.n = a.rows;
+  request.ranks = ranks;
+  request.tile = tile;
+  request.backend = Backend::cusolvermg;
+  request.vendor_bytes = 16;
+  const Plan plan(request);
+  vendor::Session session(ranks,
+                          std::make_unique<LaggingLibrary<T>>(a.rows, ranks, plan.tile(), late));
+  return collect_ranks(ranks, [&](Communicator<Cpu>& comm, tile::CpuLanes& lanes) {
+    std::vector<std::byte> scratch(static_cast<std::size_t>(plan.scratch_bytes()), std::byte{0xff});
+    Observer observer;
+    Rank<Cpu> rank{comm, lanes, plan, Workspace(plan, scratch.data()), observer};
+    const Distribution dist = plan.distribution();
+    std::vector<T> mine(static_cast<std::size_t>(plan.factor_rows() * a.cols));
+    for (Size i = 0; i < dist.local_size(comm.rank()); ++i) {
+      std::copy_n(a.data.begin() + *dist.global(comm.rank(), LocalIndex(i)) * a.cols, a.cols,
+                  mine.begin() + i * a.cols);
+    }
+    Info info;
+    vendor::potrf<Cpu, T>(rank, session, Triangle::whole, mine.data(), &info);
+    comm.barrier();
+  });
+}
+
+TYPED_TEST(VendorTest, AFactorOfAnotherMatrixIsNoResult) {
+  using T = TypeParam;
+  const auto a = random_hpd<T>(64, 3);
+  for (const int ranks : {2, 3}) {
+    expect_no_errors(factor_with_lag<T>(a, ranks, 8, -1));
+    for (const Size late : {0, 1, 3}) {
+      for (const auto& error : factor_with_lag<T>(a, ranks, 8, late)) {
+        ASSERT_TRUE(error);
+        EXPECT_NE(message_of(error).find("is not one of the matrix"), std::string::npos)
+            << message_of(error);
+      }
+    }
   }
 }
 

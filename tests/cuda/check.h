@@ -38,7 +38,9 @@ class Group {
   }
   // value <= limit, and not NaN.
   void expect_small(double value, double limit, const std::string& what) {
-    expect(value <= limit, what + ": " + std::to_string(value) + " > " + std::to_string(limit));
+    char numbers[64];
+    std::snprintf(numbers, sizeof numbers, ": %.3g > %.3g", value, limit);
+    expect(value <= limit, what + numbers);
   }
 
   static std::atomic<int>& total_failures() {

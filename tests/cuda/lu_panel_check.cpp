@@ -162,14 +162,18 @@ void check_random(Group& group, tile::CudaLane& lane, Size m, Size n) {
 }
 
 // Rows of a Hadamard matrix, each many times: all sizes are powers of two, exact, and equal in most
-// rows, of which LAPACK takes the first.
+// rows, of which LAPACK takes the first as they lie by then. displaced: before that, a few columns
+// of one number each take rows from all over the panel to its top.
 template <class T>
-void check_ties(Group& group, tile::CudaLane& lane, Size m, Size n) {
+void check_ties(Group& group, tile::CudaLane& lane, Size m, Size n, bool displaced) {
+  constexpr Size kDisplaced = 5;
   HostMatrix<T> a(m, n);
   for (Size j = 0; j < n; ++j) {
     for (Size i = 0; i < m; ++i) {
       const auto common = static_cast<std::uint64_t>((i * 7 + i / 64) % 64 & j);
-      a(i, j) = T(Real<T>(std::popcount(common) % 2 == 0 ? 1 : -1));
+      const bool single = displaced && j < kDisplaced;
+      a(i, j) = single ? T(Real<T>(i == (37 * j + m / 3) % m ? 2 : 0))
+                       : T(Real<T>(std::popcount(common) % 2 == 0 ? 1 : -1));
     }
   }
   HostMatrix<T> work = a;
@@ -197,8 +201,9 @@ void check_ties(Group& group, tile::CudaLane& lane, Size m, Size n) {
          f.pivots[static_cast<std::size_t>(wrong)] == expected[static_cast<std::size_t>(wrong)]) {
     ++wrong;
   }
-  group.expect(wrong == n, text(m, n) + " ties: pivot of column " + std::to_string(wrong));
-  group.expect(distance(f.lu, work) == 0, text(m, n) + " ties: exact factors");
+  const std::string name = text(m, n) + (displaced ? " ties of displaced rows" : " ties");
+  group.expect(wrong == n, name + ": pivot of column " + std::to_string(wrong));
+  group.expect(distance(f.lu, work) == 0, name + ": exact factors");
 }
 
 // A column of zeros and one that repeats another, and NaN.
@@ -262,9 +267,12 @@ void check_type(tile::DeviceContext& context) {
                                                                {70001, 48}}) {
     check_random<T>(group, lane, m, n);
   }
-  check_ties<T>(group, lane, 64, 64);
-  check_ties<T>(group, lane, 5000, 50);
-  check_ties<T>(group, lane, 70000, 20);
+  for (const bool displaced : {false, true}) {
+    check_ties<T>(group, lane, 24, 12, displaced);  // one block
+    check_ties<T>(group, lane, 64, 64, displaced);
+    check_ties<T>(group, lane, 5000, 50, displaced);   // a cluster
+    check_ties<T>(group, lane, 70000, 20, displaced);  // blocks that exchange messages
+  }
   for (const auto& [m, n] :
        std::vector<std::pair<Size, Size>>{{33, 33}, {500, 64}, {8191, 100}, {70000, 40}}) {
     check_degenerate<T>(group, lane, m, n);

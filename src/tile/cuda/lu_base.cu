@@ -2,9 +2,9 @@
 // rows.
 //
 // For each column the blocks agree on a pivot by one exchange (lu_exchange.h). There is no barrier
-// over the grid, and rows do not move before the end: pivots are only marked, and each row is
-// written once, to where the interchanges of LAPACK would have brought it. A warp without rows does
-// the waiting, and inverts the triangle while others update their rows.
+// over the grid, and rows do not move before the end: only their places do, and each row is written
+// once, to where the interchanges of LAPACK would have brought it. A warp without rows does the
+// waiting, and inverts the triangle while others update their rows.
 //
 // Blocks wait for each other, so all of them must be on the device at once: a cluster, or else one
 // on each multiprocessor at most and nothing else there that does not end by itself.
@@ -107,10 +107,6 @@ __device__ void factor_rows(int tid, const LuBaseTask<D>& task, Exchange& exchan
   }
   admit_successor();
   meet();
-  if (tid < 32) {
-    trace_swaps<kWidth>(shared.pivot_row, shared.swaps);
-  }
-  meet();
   if (!shared.gave_up) {
     rows.store(task);
   }
@@ -137,7 +133,6 @@ __device__ void find_pivots(int tid, const LuBaseTask<D>& task, Exchange& exchan
     }
   }
   meet();
-  meet();
 }
 
 template <class D, int kWidth, template <class, int> class Exchange>
@@ -146,9 +141,6 @@ __global__ void __launch_bounds__(kLuBaseThreads, 1) lu_base_kernel(const LuBase
   __shared__ LuBaseShared<D, kWidth> shared;
   const int tid = static_cast<int>(threadIdx.x);
   Exchange<D, kWidth> exchange(meeting, task.mail, task.tag, task.info);
-  if (tid < kWidth) {
-    shared.pivot_row[tid] = static_cast<Word>(tid);
-  }
   exchange.open();
   await_predecessor();
   if (tid < kLuRowThreads) {
@@ -157,7 +149,7 @@ __global__ void __launch_bounds__(kLuBaseThreads, 1) lu_base_kernel(const LuBase
     find_pivots(tid, task, exchange, shared);
   }
   if (blockIdx.x == 0 && tid < task.columns) {
-    const int other = shared.gave_up ? tid : shared.swaps[tid];
+    const int other = shared.gave_up ? tid : static_cast<int>(shared.pivot_row[tid]);
     task.pivots[tid] = static_cast<std::int32_t>(task.first + other);
   }
   exchange.close();

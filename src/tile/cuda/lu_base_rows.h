@@ -47,44 +47,43 @@ struct LuBaseShared {
   D inverse[kWidth][kWidth + 1];
   D candidate[kWidth];
   Divisor<D> divisor;
-  Word pivot_row[kWidth];
-  int swaps[kWidth];
+  Word pivot_row[kWidth];  // as LAPACK numbers them: after the interchanges of earlier columns
   bool gave_up;
 };
 
-// Places of rows that are not eliminated yet, and of those beyond the panel.
-inline constexpr int kActiveRow = -1, kOutsideRow = -2;
-
-// The rows of a thread.
+// The rows of a thread. Numbers stay where they are, in registers; what moves with each interchange
+// is the place where a row belongs. At step j rows at places before j are eliminated, and rows that
+// lie beyond the panel are at kOutside.
 template <class D, int kWidth>
 class LuBaseRows {
  public:
   static constexpr int kEach = kLuRowsEach<D, kWidth>;
+  static constexpr int kOutside = -1;
 
   __device__ LuBaseRows(const LuBaseTask<D>& task, LuBaseShared<D, kWidth>& shared)
       : shared_(shared) {
 #pragma unroll
     for (int r = 0; r < kEach; ++r) {
-      row_[r] = blockIdx.x * static_cast<Word>(kLuRowThreads * kEach) +
-                static_cast<Word>(r * kLuRowThreads) + threadIdx.x;
-      place_[r] = row_[r] < static_cast<Word>(task.rows) ? kActiveRow : kOutsideRow;
-      const D* from = task.a + row_[r];
+      const int row = static_cast<int>(blockIdx.x) * kLuRowThreads * kEach + r * kLuRowThreads +
+                      static_cast<int>(threadIdx.x);
+      place_[r] = row < task.rows ? row : kOutside;
+      const D* from = task.a + row;
 #pragma unroll
       for (int c = 0; c < kWidth; ++c) {
-        a_[r][c] = place_[r] == kActiveRow && c < task.columns ? *from : D{};
+        a_[r][c] = row < task.rows && c < task.columns ? *from : D{};
         next_column(from, task.lda);
       }
     }
   }
 
-  // The best row of column j in each warp.
+  // The best row of column j in each warp; of equal ones the first as they lie by now.
   __device__ void vote(int j) {
     Candidate best;
 #pragma unroll
     for (int r = 0; r < kEach; ++r) {
-      const Weight weight = weight_of(a_[r][j]);
-      if (place_[r] == kActiveRow && (best.place == kNoRow || exceeds(weight, best.weight))) {
-        best = {weight, row_[r]};
+      const Candidate row = {weight_of(a_[r][j]), static_cast<Word>(place_[r])};
+      if (place_[r] >= j && comes_before(row, best)) {
+        best = row;
       }
     }
     best = best_of_warp<kTwoWords<D>>(best);
@@ -107,12 +106,12 @@ class LuBaseRows {
     }
   }
 
-  // Whether this warp has a row, which is then where others can see it.
-  __device__ bool show(Word row) {
+  // Whether this warp has the row at a place, which is then where others can see it; kNoRow: none.
+  __device__ bool show(Word place) {
     bool mine = false;
 #pragma unroll
     for (int r = 0; r < kEach; ++r) {
-      if (place_[r] == kActiveRow && row_[r] == row) {
+      if (place_[r] >= 0 && static_cast<Word>(place_[r]) == place) {
         mine = true;
 #pragma unroll
         for (int c = 0; c < kWidth; ++c) {
@@ -125,14 +124,14 @@ class LuBaseRows {
     return found;
   }
 
-  // Column j <- multipliers, and its step for the next column.
+  // The interchange of step j, column j <- multipliers, and its step for the next column.
   __device__ void eliminate(int j) {
     const Divisor<D> by = shared_.divisor;
-    const Word chosen = shared_.pivot_row[j];
+    const int chosen = static_cast<int>(shared_.pivot_row[j]);
 #pragma unroll
     for (int r = 0; r < kEach; ++r) {
-      place_[r] = row_[r] == chosen && place_[r] == kActiveRow ? j : place_[r];
-      const bool active = place_[r] == kActiveRow;
+      place_[r] = place_[r] == chosen ? j : place_[r] == j ? chosen : place_[r];
+      const bool active = place_[r] > j;
       l_[r] = active ? times(a_[r][j], by.scale) * by.inverse : D{};
       a_[r][j] = active ? l_[r] : a_[r][j];
       if (j + 1 < kWidth) {
@@ -145,18 +144,10 @@ class LuBaseRows {
   __device__ void store(const LuBaseTask<D>& task) {
 #pragma unroll
     for (int r = 0; r < kEach; ++r) {
-      if (place_[r] == kOutsideRow) {
+      if (place_[r] == kOutside) {
         continue;
       }
-      int to = place_[r] == kActiveRow ? static_cast<int>(row_[r]) : place_[r];
-      if (place_[r] == kActiveRow && to < task.columns) {
-#pragma unroll 2
-        for (int s = 0; s < task.columns; ++s) {
-          const int other = shared_.swaps[s];
-          to = to == s ? other : to == other ? s : to;
-        }
-      }
-      D* out = task.a + to;
+      D* out = task.a + place_[r];
 #pragma unroll
       for (int c = 0; c < kWidth; ++c) {
         if (c < task.columns) {
@@ -171,8 +162,7 @@ class LuBaseRows {
   LuBaseShared<D, kWidth>& shared_;
   D a_[kEach][kWidth];
   D l_[kEach];
-  Word row_[kEach];
-  int place_[kEach];  // where an eliminated row goes
+  int place_[kEach];
 };
 
 }  // namespace jaxmg::tile

@@ -1,5 +1,7 @@
 // How the blocks of one kernel agree on the pivot of a column: each puts forward its best candidate
-// and that candidate's row, and all end up with the row of the best one of all.
+// and that candidate's row, and all end up with the row of the best one of all. Rows belong to
+// other places after each interchange, so that of equal candidates the first need not be that of
+// the first block.
 //
 // Messages of a column stay until the next but one is put forward, which happens only after all
 // blocks have read them: so two places take turns.
@@ -64,9 +66,10 @@ class MailExchange {
   }
 
  private:
-  // The block that has the best candidate, the lowest of equal ones; -1: no patience left.
+  static constexpr int kEach = kMostBlocks / 32;  // blocks that a lane of the warp looks at
+
+  // The block that has the best candidate; -1: no patience left.
   __device__ int await_winner(int j) {
-    constexpr int kEach = kMostBlocks / 32;
     const int lane = lane_index();
     const int blocks = static_cast<int>(gridDim.x);
     const Word tag = first_ + j;
@@ -93,16 +96,53 @@ class MailExchange {
       }
     }
     Candidate best;
+    Weight weight[kEach];
 #pragma unroll
     for (int q = 0; q < kEach; ++q) {
-      if (lane + 32 * q < blocks) {
-        const Weight weight = {value_of(high[q]), value_of(low[q])};
-        if (best.place == kNoRow || exceeds(weight, best.weight)) {
-          best = {weight, static_cast<Word>(lane + 32 * q)};
-        }
+      weight[q] = lane + 32 * q < blocks ? Weight{value_of(high[q]), value_of(low[q])} : Weight{};
+      if (exceeds(weight[q], best.weight)) {
+        best = {weight[q], static_cast<Word>(lane + 32 * q)};
       }
     }
-    return static_cast<int>(best_of_warp<kTwoWords<D>>(best).place);
+    best = best_of_warp<kTwoWords<D>>(best);
+    unsigned equal = 0;  // bit q: the q-th block of this lane
+#pragma unroll
+    for (int q = 0; q < kEach; ++q) {
+      equal |= exceeds(best.weight, weight[q]) ? 0u : 1u << q;
+    }
+    const bool only = __reduce_add_sync(~0u, static_cast<unsigned>(__popc(equal))) == 1;
+    return only ? static_cast<int>(best.place) : await_first(j, equal);
+  }
+
+  // The block whose row comes first among those with the bits set; -1: no patience left. The rows
+  // say where they belong.
+  __device__ int await_first(int j, unsigned equal) {
+    const int lane = lane_index();
+    for (;;) {
+      bool whole = true;
+      Word place = kNoRow;
+      int block = -1;
+#pragma unroll
+      for (int q = 0; q < kEach; ++q) {
+        if ((equal >> q & 1u) != 0) {
+          Packet number;
+          look(mail_.row[j % 2][lane + 32 * q] + kMostWords, number);
+          whole = whole && has_tag(number, first_ + j);
+          if (value_of(number) < place) {
+            place = value_of(number);
+            block = lane + 32 * q;
+          }
+        }
+      }
+      if (__all_sync(~0u, whole)) {
+        const Word first = __reduce_min_sync(~0u, place);
+        const int holder = __ffs(static_cast<int>(__ballot_sync(~0u, place == first))) - 1;
+        return __shfl_sync(~0u, block, holder);
+      }
+      if (patience_.exhausted()) {
+        return -1;
+      }
+    }
   }
 
   __device__ Word await_row(int j, int block, D& x) {
@@ -199,11 +239,12 @@ class ClusterExchange {
     if (lane < blocks) {
       const Packet weight = shared_.weight[j % 2][lane];
       best = {{static_cast<Word>(weight >> 32), static_cast<Word>(weight)},
-              static_cast<Word>(lane)};
+              static_cast<Word>(shared_.number[j % 2][lane])};
     }
-    const Word winner = best_of_warp<kTwoWords<D>>(best).place;
+    const Word place = best_of_warp<kTwoWords<D>>(best).place;
+    const int winner = __ffs(static_cast<int>(__ballot_sync(~0u, best.place == place))) - 1;
     x = lane < kWidth ? shared_.row[j % 2][winner][lane] : D{};
-    return static_cast<Word>(shared_.number[j % 2][winner]);
+    return place;
   }
 
  private:

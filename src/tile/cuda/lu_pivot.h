@@ -38,6 +38,10 @@ struct Candidate {
   Weight weight;
   Word place = kNoRow;
 };
+// The larger one, or the first of equal ones, as LAPACK chooses.
+__device__ inline bool comes_before(const Candidate& a, const Candidate& b) {
+  return exceeds(a.weight, b.weight) || (!exceeds(b.weight, a.weight) && a.place < b.place);
+}
 
 // The best candidate of a warp's lanes, the lowest place among equal ones.
 template <bool kTwo>
@@ -94,21 +98,6 @@ template <class P>
 __device__ void next_column(P*& p, Size lda) {
   p += lda;
   asm volatile("" : "+l"(p));
-}
-
-// Rows pivots_j of step j where no row has moved yet, to those of LAPACK, where they have.
-template <int kWidth>
-__device__ void trace_swaps(const Word* pivot_row, int* swaps) {
-  const int lane = static_cast<int>(threadIdx.x) % 32;
-  int at = lane < kWidth ? static_cast<int>(pivot_row[lane]) : -1;
-#pragma unroll
-  for (int s = 0; s < kWidth; ++s) {
-    const int other = __shfl_sync(~0u, at, s);
-    if (lane == 0) {
-      swaps[s] = other;
-    }
-    at = at == s ? other : at == other ? s : at;
-  }
 }
 
 // Row j of the inverse of a unit lower triangle, a lane a column: x_j = e_j - sum_k<j l_jk x_k.

@@ -22,6 +22,11 @@ struct Host<tile::Cuda> {
   static void write(tile::CudaLane& lane, Size count, const X* host, X* to) {
     copy(lane, to, host, bytes<X>(count), cudaMemcpyHostToDevice);
   }
+  template <class Until>
+  static void wait(tile::CudaLane&, std::unique_lock<std::mutex>& lock,
+                   std::condition_variable& changed, const Until& until) {
+    changed.wait(lock, until);
+  }
 
  private:
   template <class X>
