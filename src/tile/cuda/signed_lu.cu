@@ -173,84 +173,83 @@ __device__ void solve_upper(SignedLuMemory<D, R>& s, int w, int column) {
   }
 }
 
-// blockIdx: tile of the rows behind the diagonal block, and of the columns there; then of those of
-// T^H up to it.
+// What a thread block works at.
+struct LuTile {
+  int w;           // columns of the diagonal block
+  int behind;      // the first column behind it
+  int row;         // the first one of the tile
+  int column;      // likewise
+  bool of_factor;  // of T^H
+};
+
 template <class D, class R>
-__global__ void __launch_bounds__(kTileThreads) signed_lu_kernel(const SignedLuStep<D, R> p) {
-  extern __shared__ __align__(16) char memory[];
-  auto& s = *reinterpret_cast<SignedLuMemory<D, R>*>(memory);
+__device__ void load_blocks(SignedLuMemory<D, R>& s, const SignedLuStep<D, R>& p,
+                            const LuTile& tile) {
   const int tid = static_cast<int>(threadIdx.x);
-  const int w = p.columns - p.first < kEdge ? p.columns - p.first : kEdge;
-  const int behind = p.first + w;
-  const int row0 = behind + static_cast<int>(blockIdx.x) * kTileEdge;
-  const bool of_factor = static_cast<int>(blockIdx.y) >= p.ahead;
-  const int column0 = of_factor ? (static_cast<int>(blockIdx.y) - p.ahead) * kTileEdge
-                                : behind + static_cast<int>(blockIdx.y) * kTileEdge;
   const D zero = element<D>(R{0});
   for (int e = tid; e < kEdge * kEdge; e += kTileThreads) {
     const int i = e % kEdge, j = e / kEdge;
-    s.diagonal[j][i] = i < w && j < w ? p.a[p.first + i + (p.first + j) * p.lda] : zero;
+    s.diagonal[j][i] = i < tile.w && j < tile.w ? p.a[p.first + i + (p.first + j) * p.lda] : zero;
   }
   for (int e = tid; e < kEdge * kTileEdge; e += kTileThreads) {
     const int i = e % kTileEdge, j = e / kTileEdge;
-    s.lower[j][i] = j < w && row0 + i < p.rows ? p.a[row0 + i + (p.first + j) * p.lda] : zero;
+    s.lower[j][i] =
+        j < tile.w && tile.row + i < p.rows ? p.a[tile.row + i + (p.first + j) * p.lda] : zero;
   }
   for (int e = tid; e < kEdge * kTileEdge; e += kTileThreads) {
     const int i = e % kEdge, j = e / kEdge;
-    s.upper[i][j] = !of_factor && i < w && column0 + j < p.columns
-                        ? p.a[p.first + i + (column0 + j) * p.lda]
+    s.upper[i][j] = !tile.of_factor && i < tile.w && tile.column + j < p.columns
+                        ? p.a[p.first + i + (tile.column + j) * p.lda]
                         : zero;
   }
-  __syncthreads();
-  if (tid < kEdge) {
-    factor_diagonal(s, w, tid);
-  }
-  __syncthreads();
-  if (of_factor) {
-    prepare_factor(s, p, w, column0);
-    __syncthreads();
-  }
-  if (tid < kTileEdge) {
-    solve_lower(s, w, tid);
-  } else if (tid < 2 * kTileEdge) {
-    solve_upper(s, w, tid - kTileEdge);
-  }
-  __syncthreads();
+}
+
+// The factors, each by one of the blocks that have found them.
+template <class D, class R>
+__device__ void store_blocks(const SignedLuMemory<D, R>& s, const SignedLuStep<D, R>& p,
+                             const LuTile& tile) {
+  const int tid = static_cast<int>(threadIdx.x);
   if (blockIdx.y == 0) {
     for (int e = tid; e < kEdge * kTileEdge; e += kTileThreads) {
       const int i = e % kTileEdge, j = e / kTileEdge;
-      if (j < w && row0 + i < p.rows) {
-        p.out[row0 + i + (p.first + j) * p.ldo] = s.lower[j][i];
+      if (j < tile.w && tile.row + i < p.rows) {
+        p.out[tile.row + i + (p.first + j) * p.ldo] = s.lower[j][i];
       }
     }
   }
-  if (of_factor && blockIdx.x == 0) {
-    store_factor(s, p, w, column0);
+  if (tile.of_factor && blockIdx.x == 0) {
+    store_factor(s, p, tile.w, tile.column);
   } else if (blockIdx.x == 0) {
     for (int e = tid; e < kEdge * kTileEdge; e += kTileThreads) {
       const int i = e % kEdge, j = e / kEdge;
-      if (i < w && column0 + j < p.columns) {
-        p.out[p.first + i + (column0 + j) * p.ldo] = s.upper[i][j];
+      if (i < tile.w && tile.column + j < p.columns) {
+        p.out[p.first + i + (tile.column + j) * p.ldo] = s.upper[i][j];
       }
     }
   }
   if (blockIdx.x == 0 && blockIdx.y == 0) {
     for (int e = tid; e < kEdge * kEdge; e += kTileThreads) {
       const int i = e % kEdge, j = e / kEdge;
-      if (i < w && j < w) {
+      if (i < tile.w && j < tile.w) {
         p.out[p.first + i + (p.first + j) * p.ldo] = s.diagonal[j][i];
       }
     }
-    if (tid < w) {
+    if (tid < tile.w) {
       p.signs[p.first + tid] = s.signs[tid];
     }
   }
-  D* const target = of_factor ? p.pending : p.a;
-  const Size ld = of_factor ? p.columns : p.lda;
-  const int last_row = of_factor ? p.columns : p.rows;
-  const int last_column = of_factor ? behind : p.columns;
-  const int known = of_factor ? p.first : p.columns;  // columns that hold something already
-  // 4 x 4 elements of the tile, 16 apart.
+}
+
+// The tile, or what T^H is solved from, less the product; a thread has 4 x 4 elements, 16 apart.
+template <class D, class R>
+__device__ void update_tile(const SignedLuMemory<D, R>& s, const SignedLuStep<D, R>& p,
+                            const LuTile& tile) {
+  const int tid = static_cast<int>(threadIdx.x);
+  D* const target = tile.of_factor ? p.pending : p.a;
+  const Size ld = tile.of_factor ? p.columns : p.lda;
+  const int last_row = tile.of_factor ? p.columns : p.rows;
+  const int last_column = tile.of_factor ? tile.behind : p.columns;
+  const int known = tile.of_factor ? p.first : p.columns;  // columns that hold something already
   constexpr int each = kTileEdge / 16;
   const int i0 = tid % 16, j0 = tid / 16;
   D x[each][each];
@@ -258,8 +257,8 @@ __global__ void __launch_bounds__(kTileThreads) signed_lu_kernel(const SignedLuS
   for (int c = 0; c < each; ++c) {
 #pragma unroll
     for (int r = 0; r < each; ++r) {
-      const int i = row0 + i0 + 16 * r, j = column0 + j0 + 16 * c;
-      x[r][c] = i < last_row && j < known ? target[i + j * ld] : zero;
+      const int i = tile.row + i0 + 16 * r, j = tile.column + j0 + 16 * c;
+      x[r][c] = i < last_row && j < known ? target[i + j * ld] : element<D>(R{0});
     }
   }
 #pragma unroll 4
@@ -282,12 +281,46 @@ __global__ void __launch_bounds__(kTileThreads) signed_lu_kernel(const SignedLuS
   for (int c = 0; c < each; ++c) {
 #pragma unroll
     for (int r = 0; r < each; ++r) {
-      const int i = row0 + i0 + 16 * r, j = column0 + j0 + 16 * c;
+      const int i = tile.row + i0 + 16 * r, j = tile.column + j0 + 16 * c;
       if (i < last_row && j < last_column) {
         target[i + j * ld] = x[r][c];
       }
     }
   }
+}
+
+// blockIdx: tile of the rows behind the diagonal block, and of the columns there; then of those of
+// T^H up to it.
+template <class D, class R>
+__global__ void __launch_bounds__(kTileThreads) signed_lu_kernel(const SignedLuStep<D, R> p) {
+  extern __shared__ __align__(16) char memory[];
+  auto& s = *reinterpret_cast<SignedLuMemory<D, R>*>(memory);
+  const int tid = static_cast<int>(threadIdx.x);
+  const int y = static_cast<int>(blockIdx.y);
+  LuTile tile;
+  tile.w = p.columns - p.first < kEdge ? p.columns - p.first : kEdge;
+  tile.behind = p.first + tile.w;
+  tile.row = tile.behind + static_cast<int>(blockIdx.x) * kTileEdge;
+  tile.of_factor = y >= p.ahead;
+  tile.column = tile.of_factor ? (y - p.ahead) * kTileEdge : tile.behind + y * kTileEdge;
+  load_blocks(s, p, tile);
+  __syncthreads();
+  if (tid < kEdge) {
+    factor_diagonal(s, tile.w, tid);
+  }
+  __syncthreads();
+  if (tile.of_factor) {
+    prepare_factor(s, p, tile.w, tile.column);
+    __syncthreads();
+  }
+  if (tid < kTileEdge) {
+    solve_lower(s, tile.w, tid);
+  } else if (tid < 2 * kTileEdge) {
+    solve_upper(s, tile.w, tid - kTileEdge);
+  }
+  __syncthreads();
+  store_blocks(s, p, tile);
+  update_tile(s, p, tile);
 }
 
 }  // namespace
