@@ -107,39 +107,8 @@ class Qr {
   // Panel s + 1, and the update with panel s beside it. The host of a panel may have to wait for
   // its numbers, when the update is on its way already.
   void advance(Size s) {
-    const Size first = steps_.step(s + 1).first + steps_.step(s + 1).width;
-    if constexpr (Device::partitions) {
-      const Size columns = remaining(s);
-      // The product with the reflector costs as much as what follows it.
-      const Size beside = Device::template columns_beside_panel<T>(
-          rank_.lanes, false, n_, n_ - first, steps_.step(s).width, 2 * columns);
-      if (beside > 0) {
-        return advance_with_room(s, first, std::max<Size>(0, beside - columns));
-      }
-    }
-    update(s, first);
+    update(s, steps_.step(s + 1).first + steps_.step(s + 1).width);
     factor(s + 1);
-  }
-
-  // As much of the update as takes about the time of the panel leaves it room: the product, and
-  // some columns. The others follow the panel. How many is no matter for other ranks.
-  void advance_with_room(Size s, Size first, Size beside) {
-    auto& lanes = rank_.lanes;
-    const Size columns = remaining(s);
-    auto reflected = trailing(s, first);
-    beside = std::min(beside, columns);
-    {
-      Watch watch(rank_.observer, me_, Observer::Task::update, s, steps_.count());
-      Device::leave_room(lanes, true);
-      reflected.multiply();
-      reflected.subtract(0, beside);
-      Device::leave_room(lanes, false);
-    }
-    factor(s + 1);
-    if (beside < columns) {
-      lanes.update.wait(*factored_);
-      reflected.subtract(beside, columns);
-    }
   }
 
   Rank<Device>& rank_;

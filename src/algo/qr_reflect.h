@@ -48,12 +48,10 @@ struct Reflection {
     Device::template gemm<T>(lane, Op::none, op, rows, width, width, T(1), product, rows, t, ldt,
                              T(0), other, rows);
   }
-  // Columns [first, last) of d less what belongs to them.
-  void subtract(typename Device::Lane& lane, Size first, Size last, T* d, Size ldd) const {
-    if (rows > 0 && first < last) {
-      Device::template gemm<T>(lane, Op::none, Op::none, rows, last - first, width, T(-1), other,
-                               rows, z + first * width, width, T(1), d + first * ldd, ldd);
-    }
+  // d <- d - other Z
+  void subtract(typename Device::Lane& lane, Size count, T* d, Size ldd) const {
+    Device::template gemm<T>(lane, Op::none, Op::none, rows, count, width, T(-1), other, rows, z,
+                             width, T(1), d, ldd);
   }
   void apply(Rank<Device>& rank, typename Device::Lane& lane, Size count, T* d, Size ldd) const {
     if (rows <= 0) {
@@ -66,7 +64,7 @@ struct Reflection {
     }
     if (count > 0) {
       turn(lane);
-      subtract(lane, 0, count, d, ldd);
+      subtract(lane, count, d, ldd);
     }
   }
 };
@@ -89,6 +87,30 @@ class SplitReflection {
     parts_[1].reflection.other += first * whole.width;
   }
 
+  void apply() {
+    multiply();
+    auto& lane = rank_.lanes.update;
+    for (Part& part : parts_) {
+      if (part.reflection.rows <= 0) {
+        continue;
+      }
+      if (part.summed) {
+        lane.wait(*part.summed);
+      }
+      if (count_ > 0) {
+        part.reflection.turn(lane);
+        part.reflection.subtract(lane, count_, part.d, ldd_);
+      }
+    }
+  }
+
+ private:
+  struct Part {
+    Reflection<Device, T> reflection;
+    T* d = nullptr;
+    std::optional<typename Device::Ticket> summed;
+  };
+
   void multiply() {
     auto& lanes = rank_.lanes;
     for (Part& part : parts_) {
@@ -101,36 +123,6 @@ class SplitReflection {
       }
     }
   }
-  // Columns [first, last), after multiply().
-  void subtract(Size first, Size last) {
-    auto& lane = rank_.lanes.update;
-    for (Part& part : parts_) {
-      if (part.reflection.rows <= 0) {
-        continue;
-      }
-      if (part.summed) {
-        lane.wait(*part.summed);
-        part.summed.reset();
-      }
-      if (!part.turned && count_ > 0) {
-        part.reflection.turn(lane);
-      }
-      part.turned = true;
-      part.reflection.subtract(lane, first, last, part.d, ldd_);
-    }
-  }
-  void apply() {
-    multiply();
-    subtract(0, count_);
-  }
-
- private:
-  struct Part {
-    Reflection<Device, T> reflection;
-    T* d = nullptr;
-    std::optional<typename Device::Ticket> summed;
-    bool turned = false;
-  };
 
   Rank<Device>& rank_;
   Size count_;

@@ -15,6 +15,7 @@ constexpr Size kMaxRhsBlock = 512;
 // Right-hand sides that are eliminated with a matrix travel with its panels and lengthen them;
 // many of them are solved for just as fast on their own.
 constexpr Size kMostEliminatedRhs = 64;
+constexpr Size kLongProducts = 1024;  // tile with which they take as long as a sweep of solutions
 // Panels keep their alignment: rows of right-hand sides are added in lots of so many.
 constexpr Size kRhsRows = 16;
 constexpr Size kWidestLuTile =
@@ -97,14 +98,15 @@ Size choose_panel_parts(const PlanRequest& q, Precision precision, Size tile) {
   return tile >= 448 ? 4 : tile >= 320 ? 2 : 1;
 }
 
-// Not where tiles are dealt out, since right-hand sides stay where they are, and not where the
-// factors are scaled afterwards.
-Size choose_eliminated_rhs(const PlanRequest& q, Precision precision) {
+// Not where tiles are dealt out, since right-hand sides stay where they are, not where the factors
+// are scaled afterwards, and not where few steps have long products with the right-hand sides.
+Size choose_eliminated_rhs(const PlanRequest& q, Precision precision, Size tile) {
   if (q.nrhs > kMostEliminatedRhs) {
     return 0;
   }
-  const bool cholesky =
-      q.routine == Routine::posv && (q.order == Order::relabelled || q.ranks == 1);
+  const bool long_products = q.platform == Platform::cuda && tile >= kLongProducts;
+  const bool cholesky = q.routine == Routine::posv && !long_products &&
+                        (q.order == Order::relabelled || q.ranks == 1);
   const bool lu = q.routine == Routine::gesv && precision == Precision::native;
   return cholesky || lu ? q.nrhs : 0;
 }
@@ -183,7 +185,7 @@ void Plan::decide() {
     rhs_block_ = vendor_rhs_block(q);
   }
   panel_parts_ = choose_panel_parts(q, precision_, tile_);
-  eliminated_rhs_ = choose_eliminated_rhs(q, precision_);
+  eliminated_rhs_ = choose_eliminated_rhs(q, precision_, tile_);
 
   matrix_rows_ = factor_rows();
   if (factors_by_cholesky(q.routine) && q.order == Order::natural) {

@@ -7,21 +7,12 @@
 #include "core/types.h"
 #include "tile/cuda/error.h"
 #include "tile/cuda/lane.h"
+#include "tile/cuda/shared_memory.h"
 
 namespace jaxmg::tile {
 
 inline constexpr int kThreads = 256;
 inline constexpr Size kMaxGridY = 65535;
-// Bytes of shared memory that a kernel may have without being allowed more.
-inline constexpr std::size_t kPlainSharedMemory = 48 * 1024;
-
-// Lets a kernel be launched with so many bytes of dynamic shared memory.
-template <class Kernel>
-void allow_shared_memory(Kernel kernel, std::size_t bytes) {
-  JAXMG_CUDA_CHECK(cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
-                                        cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                        static_cast<int>(bytes)));
-}
 
 // Threads for the elements of an m x n matrix: as many along a column as it has use for, the others
 // in the next columns; `each`: elements of a row that belong to one.
