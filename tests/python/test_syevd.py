@@ -310,7 +310,9 @@ def test_memory_is_asked_before(monkeypatch, mesh):
     for call in (jaxmg.syevd, jaxmg.gesvd, jaxmg.polar):
         free = 1
         for largest in (0, 1):  # where nothing fits, and where something does
-            monkeypatch.setattr(_device_memory, "device_bytes", lambda platform, f=free: (f, "a test"))
+            monkeypatch.setattr(
+                _device_memory, "device_bytes", lambda platform, f=free: (f, "a test")
+            )
             with pytest.raises(jaxmg.InsufficientMemoryError) as caught:
                 call(np.eye(400), mesh=mesh)
             assert caught.value.free == free < caught.value.needed
