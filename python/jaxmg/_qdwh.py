@@ -1,6 +1,6 @@
 """The polar factor by the dynamically weighted Halley iteration, as the ranks work it out.
 
-    X <- X (a I + b X^H X) (I + c X^H X)^-1,    X from A / alpha with alpha >= norm2(A)
+    X <- X (a I + b X^H X) (I + c X^H X)^-1,    X from A / alpha with alpha about norm2(A)
 
 maps all singular values of X to 1 and leaves the singular vectors as they are; a, b and c are best
 for singular values in [l, 1] and follow from l alone. With Z = I + c X^H X, by Cholesky,
@@ -35,12 +35,15 @@ import numpy as np
 from jax import Array, lax
 
 from . import _calls, _qr_calls, _ring
+from ._dot import dot
 from ._layout import Layout, Resolved, resolve_plan
 from ._qr_layout import resolve_qr
 from .errors import NO_CONVERGENCE, NON_FINITE, OK
 
 LEAST = 0.04829156  # l for which c = 100
 MOST_STEPS = 40
+POWER_STEPS = 12  # for an estimate of norm2(A), and what it is taken times
+MARGIN = 1.2
 MOST_ATTEMPTS = 4
 DEFICIENT = 1e-2  # norm of I - X^H X that tells of singular values which are not one
 
@@ -151,7 +154,7 @@ def _weights(lowest: Array) -> tuple[Array, Array, Array]:
 
 
 def _lowest(p: Place, x: Array) -> Array:
-    """A lower bound of the singular values of X, whose norm is at most 1.
+    """A lower bound of the singular values of X, whose norm is about 1.
 
     1 / s^2 <= norm((X^H X)^-1) for every singular value s. The product loses what lies below
     sqrt(eps); eps is assumed then.
@@ -169,6 +172,21 @@ def _step(p: Place, x: Array, weights: tuple[Array, Array, Array]) -> Array:
     return (b / c).astype(x.dtype) * x + (a - b / c).astype(x.dtype) * p.times(x, inverse)
 
 
+def _largest(p: Place, x: Array) -> Array:
+    """About norm2(X), from below, by the power method for X^H X."""
+
+    def step(_: int, v: Array) -> Array:
+        v = p.sum(dot(jnp.conj(x).T, dot(x, v)))
+        size = jnp.max(jnp.abs(v))
+        v = v / jnp.where(size > 0, size, 1).astype(v.dtype)
+        return v / jnp.sqrt(jnp.maximum(jnp.sum(jnp.square(jnp.abs(v))), 1)).astype(v.dtype)
+
+    v = jax.random.normal(jax.random.PRNGKey(0), (x.shape[1], 1), x.dtype)
+    v = v / jnp.sqrt(jnp.sum(jnp.square(jnp.abs(v)))).astype(v.dtype)
+    v = lax.fori_loop(0, POWER_STEPS, step, v)
+    return p.norm(dot(x, v))
+
+
 class _State(NamedTuple):
     x: Array
     lowest: Array
@@ -181,8 +199,11 @@ def _iterate(p: Place, x: Array) -> tuple[Array, Array]:
     eps = float(np.finfo(p.r.dtype).eps)
     columns = jnp.max(p.sum(jnp.sum(jnp.abs(x), axis=0)))
     rows = p.max(jnp.max(jnp.sum(jnp.abs(x), axis=1)))
-    # Both bounds of norm2(X); the larger weight of rounding errors is that of long sums.
-    alpha = jnp.minimum(p.norm(x), p.agreed(jnp.sqrt(columns * rows))) * (1 + 8 * eps)
+    # Both are bounds of norm2(X); the larger weight of rounding errors is that of long sums. They
+    # can be sqrt(n) too large, which costs steps. An estimate may be a little too small, and that
+    # does no harm: singular values above 1 go to 1 too.
+    bound = jnp.minimum(p.norm(x), p.agreed(jnp.sqrt(columns * rows))) * (1 + 8 * eps)
+    alpha = jnp.minimum(bound, MARGIN * _largest(p, x))
     x = x / jnp.where(alpha > 0, alpha, 1).astype(x.dtype)
 
     def unfinished(s: _State) -> Array:

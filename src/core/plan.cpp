@@ -15,7 +15,6 @@ constexpr Size kMaxRhsBlock = 512;
 // Right-hand sides that are eliminated with a matrix travel with its panels and lengthen them;
 // many of them are solved for just as fast on their own.
 constexpr Size kMostEliminatedRhs = 64;
-constexpr Size kLongProducts = 1024;  // tile with which they take as long as a sweep of solutions
 // Panels keep their alignment: rows of right-hand sides are added in lots of so many.
 constexpr Size kRhsRows = 16;
 constexpr Size kWidestLuTile =
@@ -44,7 +43,11 @@ Size choose_tile(const PlanRequest& q) {
   if (q.platform == Platform::cpu) {
     tile = q.n >= 3072 ? 256 : q.n >= 1024 ? 128 : q.n >= 512 ? 64 : 32;
   } else {
-    tile = q.n >= 24576 ? 1024 : q.n >= 6144 ? 512 : q.n >= 2048 ? 256 : 128;
+    // Products of half-precision parts are fast enough for the chain of panels to decide up to a
+    // larger n.
+    const bool fast = q.type == DType::f32 && q.precision == Precision::split && q.ranks > 1 &&
+                      factors_by_cholesky(q.routine);
+    tile = q.n >= (fast ? 49152 : 24576) ? 1024 : q.n >= 6144 ? 512 : q.n >= 2048 ? 256 : 128;
   }
   tile = std::min(tile, rows);
   if (q.routine == Routine::trsm && q.ranks == 1) {
@@ -98,15 +101,14 @@ Size choose_panel_parts(const PlanRequest& q, Precision precision, Size tile) {
   return tile >= 448 ? 4 : tile >= 320 ? 2 : 1;
 }
 
-// Not where tiles are dealt out, since right-hand sides stay where they are, not where the factors
-// are scaled afterwards, and not where few steps have long products with the right-hand sides.
-Size choose_eliminated_rhs(const PlanRequest& q, Precision precision, Size tile) {
+// Not where tiles are dealt out, since right-hand sides stay where they are, and not where the
+// factors are scaled afterwards.
+Size choose_eliminated_rhs(const PlanRequest& q, Precision precision) {
   if (q.nrhs > kMostEliminatedRhs) {
     return 0;
   }
-  const bool long_products = q.platform == Platform::cuda && tile >= kLongProducts;
-  const bool cholesky = q.routine == Routine::posv && !long_products &&
-                        (q.order == Order::relabelled || q.ranks == 1);
+  const bool cholesky =
+      q.routine == Routine::posv && (q.order == Order::relabelled || q.ranks == 1);
   const bool lu = q.routine == Routine::gesv && precision == Precision::native;
   return cholesky || lu ? q.nrhs : 0;
 }
@@ -185,7 +187,7 @@ void Plan::decide() {
     rhs_block_ = vendor_rhs_block(q);
   }
   panel_parts_ = choose_panel_parts(q, precision_, tile_);
-  eliminated_rhs_ = choose_eliminated_rhs(q, precision_, tile_);
+  eliminated_rhs_ = choose_eliminated_rhs(q, precision_);
 
   matrix_rows_ = factor_rows();
   if (factors_by_cholesky(q.routine) && q.order == Order::natural) {

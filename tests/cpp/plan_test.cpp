@@ -172,6 +172,19 @@ TEST(Plan, PanelsOfWideTilesComeInPartsWhereTheirChainDecides) {
   EXPECT_EQ(plan(65536, 2).panel_parts(), 1);
 }
 
+TEST(Plan, TilesOfProductsByPartsAreNarrowerOnSeveralGpus) {
+  const auto tile = [](Size n, int ranks, Precision precision) {
+    PlanRequest q{.routine = Routine::potrf, .type = DType::f32, .n = n, .ranks = ranks};
+    q.platform = Platform::cuda;
+    q.precision = precision;
+    return Plan(q).tile();
+  };
+  EXPECT_EQ(tile(32768, 2, Precision::split), 512);
+  EXPECT_EQ(tile(32768, 2, Precision::native), 1024);
+  EXPECT_EQ(tile(32768, 1, Precision::split), 1024);
+  EXPECT_EQ(tile(65536, 2, Precision::split), 1024);
+}
+
 TEST(Plan, RightHandSidesThatAreEliminatedWithTheMatrix) {
   for (const int ranks : {1, 2, 8}) {
     PlanRequest q{.routine = Routine::posv, .type = DType::f64, .n = 1000, .ranks = ranks};

@@ -55,6 +55,15 @@ def test_spectra(dtype, mesh):
         assert_polar(a, u, h)
 
 
+def test_few_steps_for_a_condition_of_a_million():
+    a = (orthonormal(200, seed=1) * np.linspace(1, 1e-6, 200)) @ orthonormal(200, seed=2)
+    before = _native.counter("potrf")
+    u, h = jaxmg.polar(a, mesh=line(1))
+    assert_polar(a, u, h)
+    # One for an estimate of the least singular value, the others are steps.
+    assert _native.counter("potrf") - before <= 9
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_scales(dtype, mesh):
     for a in extremely_scaled(general(24, 24, dtype)):

@@ -10,29 +10,58 @@
 // the chain of panels short; of each three, the last two come to the device while the one before
 // ends. Many real rows below a tile follow when it is done, in one launch
 // (panel_rows.cu): a launch of many thread blocks has to wait for those of an update.
-#include "tile/cuda/cholesky_warp.h"
 #include "tile/cuda/cuda.h"
 #include "tile/cuda/dependent_launch.h"
 #include "tile/cuda/launch.h"
 #include "tile/cuda/panel_rows.h"
 #include "tile/cuda/scalar.h"
+#include "tile/cuda/shuffle.h"
 
 namespace jaxmg::tile {
 namespace {
 
+constexpr int kWarp = 32;
 constexpr int kRowThreads = 64;  // rows that a thread block of the solve takes
-constexpr int kFactorThreads = 128;
-
-// A triangle's row takes half of a thread's registers.
-template <class D>
-constexpr bool kLarge = sizeof(D) > 8;
 
 // Columns of a block, and columns that the solve keeps in registers.
 template <class D>
 struct Blocking {
-  static constexpr int edge = kLarge<D> ? 32 : 64;
-  static constexpr int chunk = kLarge<D> ? 8 : 16;
+  static constexpr int edge = sizeof(D) > 8 ? 32 : 64;
+  static constexpr int chunk = sizeof(D) > 8 ? 8 : 16;
 };
+
+// x - a conj(b)
+template <class R>
+__device__ R minus_product_conjugate(R x, R a, R b) {
+  return fma(-a, b, x);
+}
+template <class R>
+__device__ DeviceComplex<R> minus_product_conjugate(DeviceComplex<R> x, DeviceComplex<R> a,
+                                                    DeviceComplex<R> b) {
+  return {fma(-a.im, b.im, fma(-a.re, b.re, x.re)), fma(a.re, b.im, fma(-a.im, b.re, x.im))};
+}
+
+// The factor of a 32 x 32 triangle by one warp, lane i holding row i. Returns the first failing
+// minor, 32 if there is none.
+template <class D>
+__device__ int factor_warp(D (&row)[kWarp], int lane) {
+  using R = decltype(real_part(D{}));
+  int failing = kWarp;
+#pragma unroll
+  for (int k = 0; k < kWarp; ++k) {
+    const R pivot = from_lane(real_part(row[k]), k);
+    if (failing == kWarp && !(pivot > R{0} && isfinite(pivot))) {
+      failing = k;
+    }
+    const R inverse = rsqrt(pivot);
+    row[k] = lane == k ? element<D>(pivot * inverse) : times(row[k], inverse);
+#pragma unroll
+    for (int j = k + 1; j < kWarp; ++j) {
+      row[j] = minus_product_conjugate(row[j], row[k], from_lane(row[k], j));
+    }
+  }
+  return failing;
+}
 
 // A triangle of a block in shared memory: column, row.
 template <class D>
@@ -81,7 +110,7 @@ template <class D>
 __device__ void update_second_corner(Square<D>& s, int tid) {
   constexpr int half = kWarp;
   const int lane = tid % kWarp;
-  for (int j = tid / kWarp; j < kWarp; j += kFactorThreads / kWarp) {
+  for (int j = tid / kWarp; j < kWarp; j += kThreads / kWarp) {
     D sum = s[half + j][half + lane];
 #pragma unroll 8
     for (int k = 0; k < kWarp; ++k) {
@@ -99,22 +128,22 @@ template <class D>
 __device__ void load_block(int n, const D* a, Size lda, int tid, Square<D>& s) {
   using R = decltype(real_part(D{}));
   constexpr int edge = Blocking<D>::edge;
-  constexpr int each = edge * edge / kFactorThreads;
+  constexpr int each = edge * edge / kThreads;
   D x[each];
 #pragma unroll
   for (int u = 0; u < each; ++u) {
-    const int i = (tid + u * kFactorThreads) % edge, j = (tid + u * kFactorThreads) / edge;
+    const int i = (tid + u * kThreads) % edge, j = (tid + u * kThreads) / edge;
     x[u] = i < n && j <= i ? a[i + j * lda] : element<D>(i == j ? R{1} : R{0});
   }
 #pragma unroll
   for (int u = 0; u < each; ++u) {
-    s[(tid + u * kFactorThreads) / edge][(tid + u * kFactorThreads) % edge] = x[u];
+    s[(tid + u * kThreads) / edge][(tid + u * kThreads) % edge] = x[u];
   }
 }
 
 // The factor of the lower triangle of a (n x n, n <= edge) in place; its strict upper part stays.
 template <class D>
-__global__ void __launch_bounds__(kFactorThreads)
+__global__ void __launch_bounds__(kThreads)
     factor_block_kernel(int n, D* a, Size lda, Size position, Info* info) {
   using R = decltype(real_part(D{}));
   constexpr int edge = Blocking<D>::edge;
@@ -129,16 +158,11 @@ __global__ void __launch_bounds__(kFactorThreads)
   await_predecessor();
   load_block<D>(n, a, lda, tid, s);
   __syncthreads();
-#pragma unroll 1  // the second time instructions are at hand
   for (int first = 0; first < edge; first += kWarp) {
     if (tid < kWarp) {
       D row[kWarp];
       load_corner<D>(s, first, lane, row);
-      int found = kWarp;
-      if (kLarge<D> || !factor_usual(row, lane)) {
-        load_corner<D>(s, first, lane, row);
-        found = factor_warp(row, lane);
-      }
+      const int found = factor_warp(row, lane);
       if (lane == 0 && found < kWarp && failing == edge) {
         failing = first + found;
       }
@@ -159,7 +183,7 @@ __global__ void __launch_bounds__(kFactorThreads)
     }
   }
   admit_successor();
-  for (int e = tid; e < edge * edge; e += kFactorThreads) {
+  for (int e = tid; e < edge * edge; e += kThreads) {
     const int i = e % edge, j = e / edge;
     if (i < n && j <= i) {
       a[i + j * lda] = s[j][i];
@@ -176,7 +200,7 @@ __global__ void __launch_bounds__(kFactorThreads)
 template <class D, class R>
 __device__ void load_triangle(int n, const D* l, Size ldl, int tid, D* lower, R* inverse) {
   constexpr int edge = Blocking<D>::edge;
-  constexpr int batch = kLarge<D> ? 16 : 32;
+  constexpr int batch = 16;
   static_assert(edge <= kRowThreads && edge * edge % (batch * kRowThreads) == 0);
   const R diagonal = tid < n ? real_part(l[tid + tid * ldl]) : R{1};
   for (int e0 = tid; e0 < edge * edge; e0 += batch * kRowThreads) {
@@ -295,8 +319,8 @@ void Cuda::factor_panel(Lane& lane, Size first, Size last, Size n, Size m, T* a,
               T(1), block, lda);
     }
     launch_dependent(lane, factor_block_kernel<D>,
-                     DependentLaunch{.blocks = 1, .threads = kFactorThreads}, narrow(w),
-                     on_device(block), lda, position + j, info);
+                     DependentLaunch{.blocks = 1, .threads = kThreads}, narrow(w), on_device(block),
+                     lda, position + j, info);
     solve_rows<D>(lane, rows - j - w, narrow(w), on_device(block), lda, on_device(block + w), lda);
   }
   if constexpr (!is_complex_v<T>) {
