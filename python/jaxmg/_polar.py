@@ -95,8 +95,8 @@ def polar(
     kind next to A; H is Hermitian positive semidefinite. By the QDWH iteration, every step by a
     Cholesky factorisation (Nakatsukasa and Higham, SIAM J. Sci. Comput. 35, 2013): 5 n^3 operations
     each, 4 steps for a well-conditioned A, about 7 up to a condition number of some 1e6 (single
-    precision: 1e2), up to 15 (8) else; a QR factorisation first if A is not square. Backward stable,
-    also for rank deficient A, where U is one of many that are possible. Memory for some ten
+    precision: 1e2), up to 15 (8) else; a QR factorisation first if A is not square. Backward
+    stable, also for rank deficient A, where U is one of many that are possible. Memory for some ten
     matrices (n, n), spread over the devices.
 
     Args:
