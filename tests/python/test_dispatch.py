@@ -106,7 +106,7 @@ def test_settings_of_jax_are_a_part_of_a_call(mesh):
 def test_wrong_arguments_are_found_after_a_right_call(mesh):
     a, b = put(spd(8), mesh, "x", None), put(general(8, 1), mesh)
     for right, wrong in [({"T_A": 1}, {"T_A": True}), ({"lower": True}, {"lower": 1})]:
-        jaxmg.potrs(a, b, **right)
+        jax.block_until_ready(jaxmg.potrs(a, b, **right))
         with pytest.raises(ValueError, match="accepted"):
             jaxmg.potrs(a, b, **wrong)
     with pytest.raises(ValueError, match="backend"):
