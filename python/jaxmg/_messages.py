@@ -99,6 +99,13 @@ MESSAGES = (
         "processes called NCCL in different ways or orders, or two of them share a GPU",
         "let all processes run the same program, with a GPU of its own each",
     ),
+    # XLA on CPU devices
+    Message(
+        ("Termination timeout for", "This thread has been waiting for"),
+        "XLA's own collectives of several calls in flight wait for each other's threads, of which"
+        " there are not many on CPU devices",
+        "wait for results (`jax.block_until_ready`) before the next calls",
+    ),
     # CUDA
     Message(
         ("cudaErrorMemoryAllocation", "CUDA_ERROR_OUT_OF_MEMORY"),
