@@ -175,14 +175,14 @@ def _step(p: Place, x: Array, weights: tuple[Array, Array, Array]) -> Array:
 def _largest(p: Place, x: Array) -> Array:
     """About norm2(X), from below, by the power method for X^H X."""
 
-    def step(_: int, v: Array) -> Array:
-        v = p.sum(dot(jnp.conj(x).T, dot(x, v)))
-        size = jnp.max(jnp.abs(v))
-        v = v / jnp.where(size > 0, size, 1).astype(v.dtype)
-        return v / jnp.sqrt(jnp.maximum(jnp.sum(jnp.square(jnp.abs(v))), 1)).astype(v.dtype)
+    def unit(v: Array) -> Array:
+        size = jnp.linalg.norm(v)
+        return v / jnp.where(size > 0, size, 1).astype(v.dtype)
 
-    v = jax.random.normal(jax.random.PRNGKey(0), (x.shape[1], 1), x.dtype)
-    v = v / jnp.sqrt(jnp.sum(jnp.square(jnp.abs(v)))).astype(v.dtype)
+    def step(_: int, v: Array) -> Array:
+        return unit(p.sum(dot(jnp.conj(x).T, dot(x, v))))
+
+    v = unit(jax.random.normal(jax.random.PRNGKey(0), (x.shape[1], 1), x.dtype))
     v = lax.fori_loop(0, POWER_STEPS, step, v)
     return p.norm(dot(x, v))
 

@@ -51,11 +51,13 @@ class Qr {
       lanes.update.wait(*factored_);
       panel_.store(lanes.update, z(s));
       stored_ = lanes.update.record();
-      if (s + 1 < steps_.count()) {
+      const bool more = s + 1 < steps_.count();
+      if (more) {
         look_ahead(s);  // the next panel's columns first, so that
-        advance(s);     // it is on its way while the rest is brought up to date
-      } else {
-        update(s, steps_.step(s).first + steps_.step(s).width);
+      }
+      update(s);  // while the rest is brought up to date
+      if (more) {
+        factor(s + 1);  // the panel is on its way; its host may have to wait for numbers
       }
       updated_ = lanes.update.record();
     }
@@ -79,12 +81,6 @@ class Qr {
         Op::none,           last - first, step.width, z(s), aux_ + step.first * steps_.tile_size(),
         steps_.tile_size(), product,      other};
   }
-  SplitReflection<Device, T> trailing(Size s, Size first) const {
-    return {rank_,
-            reflection(s, first, n_, rank_.workspace.template get<T>(Buffer::product),
-                       rank_.workspace.template get<T>(Buffer::product_other)),
-            remaining(s), rows_from(s, first), n_};
-  }
 
   void look_ahead(Size s) {
     Watch watch(rank_.observer, me_, Observer::Task::look_ahead, s, steps_.count());
@@ -99,16 +95,17 @@ class Qr {
         .apply(rank_, lane, remaining(s), rows_from(s, next.first), n_);
   }
 
-  void update(Size s, Size first) {
+  // All rows behind those of the look-ahead.
+  void update(Size s) {
     Watch watch(rank_.observer, me_, Observer::Task::update, s, steps_.count());
-    trailing(s, first).apply();
-  }
-
-  // Panel s + 1, and the update with panel s beside it. The host of a panel may have to wait for
-  // its numbers, when the update is on its way already.
-  void advance(Size s) {
-    update(s, steps_.step(s + 1).first + steps_.step(s + 1).width);
-    factor(s + 1);
+    const QrStep done = steps_.step(std::min(s + 1, steps_.count() - 1));
+    const Size first = done.first + done.width;
+    const auto& workspace = rank_.workspace;
+    SplitReflection<Device, T>(rank_,
+                               reflection(s, first, n_, workspace.template get<T>(Buffer::product),
+                                          workspace.template get<T>(Buffer::product_other)),
+                               remaining(s), rows_from(s, first), n_)
+        .apply();
   }
 
   Rank<Device>& rank_;

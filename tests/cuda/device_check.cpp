@@ -8,8 +8,7 @@
 //                                        of less than B us a column of the panel; TYPE split for
 //                                        f32 by parts of numbers
 //   device_check --qr M N [TYPE [TILE [DEVICES]]]
-//                                        seconds of a QR factorisation, on 1 .. all devices;
-//                                        TYPE:R keeps R multiprocessors for panels
+//                                        seconds of a QR factorisation, on 1 .. all devices
 //   device_check --qr                    the groups of QR alone
 //   device_check --qr-panel ROWS TILE    microseconds of the operations of its panels and updates
 //   device_check --time-lu N [TYPE [TILE [DEVICES]]]

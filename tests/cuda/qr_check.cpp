@@ -369,11 +369,10 @@ double now() {
 }
 
 template <class T>
-void time_type(int devices, Size m, Size n, Size tile, int reserve) {
+void time_type(int devices, Size m, Size n, Size tile) {
   run_gpu_ranks(devices, devices, true, [&](GpuRank& gpu) {
     const int me = gpu.comm.rank();
     auto& lanes = gpu.context.lanes();
-    lanes.set_reserve(reserve >= 0 ? reserve : lanes.reserve());
     QrRun<T> run(gpu, m, n, tile);
     const Plan plan(run.request(Routine::geqrf));
     const Size rows = plan.distribution().capacity();
@@ -407,11 +406,11 @@ void time_type(int devices, Size m, Size n, Size tile, int reserve) {
     }
     if (me == 0) {
       std::printf(
-          "%s qr %lld x %lld devices %d tile %lld reserve %d: factor %.4f s (%.1f TF/s), Q %.4f s, "
+          "%s qr %lld x %lld devices %d tile %lld: factor %.4f s (%.1f TF/s), Q %.4f s, "
           "together %.4f s\n",
           type_name<T>().c_str(), static_cast<long long>(m), static_cast<long long>(n), devices,
-          static_cast<long long>(plan.tile()), lanes.reserve(), factor,
-          plan.flops() / factor / 1e12, form, factor + form);
+          static_cast<long long>(plan.tile()), factor, plan.flops() / factor / 1e12, form,
+          factor + form);
       std::fflush(stdout);
     }
     TaskTimes times(lanes);
@@ -435,17 +434,14 @@ void check_qr(int devices) {
 }
 
 void time_qr(int devices, Size m, Size n, const std::string& type, Size tile) {
-  const auto colon = type.find(':');
-  const int reserve = colon == std::string::npos ? -1 : std::stoi(type.substr(colon + 1));
-  const std::string name = type.substr(0, colon);
-  if (name == "f32") {
-    time_type<float>(devices, m, n, tile, reserve);
-  } else if (name == "c64") {
-    time_type<std::complex<float>>(devices, m, n, tile, reserve);
-  } else if (name == "c128") {
-    time_type<std::complex<double>>(devices, m, n, tile, reserve);
+  if (type == "f32") {
+    time_type<float>(devices, m, n, tile);
+  } else if (type == "c64") {
+    time_type<std::complex<float>>(devices, m, n, tile);
+  } else if (type == "c128") {
+    time_type<std::complex<double>>(devices, m, n, tile);
   } else {
-    time_type<double>(devices, m, n, tile, reserve);
+    time_type<double>(devices, m, n, tile);
   }
 }
 

@@ -129,37 +129,28 @@ void time_panel(tile::CudaLane& lane, Space<T>& s, const T* block, Size n) {
 
 // Products of `height` rows of an n x rows matrix with the panel.
 template <class T>
-void time_update(tile::CudaLanes& lanes, tile::CudaLane& lane, Space<T>& s, T* a, Size n,
-                 Size height, T* product) {
+void time_update(tile::CudaLane& lane, Space<T>& s, T* a, Size n, Size height, T* product) {
   const Size w = s.w, rows = s.rows;
   const double flops = 2.0 * static_cast<double>(height * rows * w);
-  for (const bool room : {false, true}) {
-    if (room && &lane != &lanes.update) {
-      continue;
-    }
-    Cuda::leave_room(lanes, room);
-    std::printf("%lld rows with it%s\n", static_cast<long long>(height),
-                room ? ", with room for panels" : "");
-    print("product",
-          microseconds(lane,
-                       [&] {
-                         Cuda::gemm<T>(lane, Op::none, Op::conj_transpose, height, w, rows, T(1), a,
-                                       n, s.z.get(), w, T(0), product, height);
-                       }),
-          flops);
-    print("times T", microseconds(lane, [&] {
-            Cuda::gemm<T>(lane, Op::none, Op::none, height, w, w, T(1), product, height, s.t.get(),
-                          w, T(0), product + height * w, height);
-          }));
-    print("what is subtracted",
-          microseconds(lane,
-                       [&] {
-                         Cuda::gemm<T>(lane, Op::none, Op::none, height, rows, w, T(-1),
-                                       product + height * w, height, s.z.get(), w, T(1), a, n);
-                       }),
-          flops);
-    Cuda::leave_room(lanes, false);
-  }
+  std::printf("%lld rows with it\n", static_cast<long long>(height));
+  print("product",
+        microseconds(lane,
+                     [&] {
+                       Cuda::gemm<T>(lane, Op::none, Op::conj_transpose, height, w, rows, T(1), a,
+                                     n, s.z.get(), w, T(0), product, height);
+                     }),
+        flops);
+  print("times T", microseconds(lane, [&] {
+          Cuda::gemm<T>(lane, Op::none, Op::none, height, w, w, T(1), product, height, s.t.get(), w,
+                        T(0), product + height * w, height);
+        }));
+  print("what is subtracted",
+        microseconds(lane,
+                     [&] {
+                       Cuda::gemm<T>(lane, Op::none, Op::none, height, rows, w, T(-1),
+                                     product + height * w, height, s.z.get(), w, T(1), a, n);
+                     }),
+        flops);
 }
 
 template <class T>
@@ -177,8 +168,8 @@ void time_type(GpuRank& gpu, Size rows, Size w) {
               static_cast<long long>(w));
   time_panel<T>(lanes.panel, space, a.get(), n);
   JAXMG_CUDA_CHECK(cudaDeviceSynchronize());
-  time_update<T>(lanes, lanes.panel, space, a.get(), n, w, product.get());
-  time_update<T>(lanes, lanes.update, space, a.get(), n, n, product.get());
+  time_update<T>(lanes.panel, space, a.get(), n, w, product.get());
+  time_update<T>(lanes.update, space, a.get(), n, n, product.get());
   JAXMG_CUDA_CHECK(cudaDeviceSynchronize());
 }
 

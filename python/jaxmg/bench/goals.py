@@ -82,7 +82,7 @@ def _entry(name: str, height: int = 0, **options: Any) -> Callable[[Case, Mesh],
     def build(case: Case, mesh: Mesh) -> Solver:
         solver = _donated(entry, case, mesh)
         call = functools.partial(getattr(jaxmg, name), **{"donate": True, **options})
-        return dataclasses.replace(solver, call=call, memory=0.0)
+        return dataclasses.replace(solver, call=call)
 
     return build
 
@@ -98,7 +98,7 @@ def _values(case: Case, mesh: Mesh) -> Solver:
         return Residual(error, error / (float(jnp.finfo(a.dtype).eps) * case.n))
 
     call = functools.partial(jaxmg.syevd, return_eigenvectors=False, donate=True)
-    return dataclasses.replace(solver, call=call, check=check, memory=0.0)
+    return dataclasses.replace(solver, call=call, check=check)
 
 
 def _solution(case: Case, mesh: Mesh) -> Solver:
