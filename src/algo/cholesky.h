@@ -106,7 +106,7 @@ class Cholesky {
     PanelType& panel = panels_[k];
     panels_.claim(k);
     panel.reshape(dist_.rows_from(k + 1), dist_.rows(tile), dist_.rows(tile),
-                  rank_.plan.panel_parts(), rhs_.count, rhs_rows(rhs_.count));
+                  rank_.plan.panel_parts(dist_.remaining(k + 1)), rhs_.count, rhs_rows(rhs_.count));
     const int next = *k + 1 < dist_.steps() ? panels_.owner(k + 1) : -1;
     for (Size part = 0; part < panel.parts(); ++part) {
       if (panels_.mine(k)) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <sstream>
 #include <stdexcept>
 
@@ -86,8 +87,8 @@ Size choose_group(const PlanRequest& q, Size tile) {
 
 // Where the chain of panels decides, the next one is not kept waiting for all of a panel: in parts,
 // its way and what the next one needs of it go on beside the making of the rest. Each part has
-// calls of its own, which take longer than the parts of narrow panels. Half-precision parts of
-// numbers are made of whole panels.
+// calls of its own, which take longer than the parts of narrow panels, or of real ones, that GPUs
+// make in one launch. Half-precision parts of numbers are made of whole panels.
 Size choose_panel_parts(const PlanRequest& q, Precision precision, Size tile) {
   if (!factors_by_cholesky(q.routine) || precision != Precision::native) {
     return 1;
@@ -95,10 +96,20 @@ Size choose_panel_parts(const PlanRequest& q, Precision precision, Size tile) {
   if (q.parts > 0) {
     return q.parts;
   }
-  if (q.platform != Platform::cuda || q.ranks == 1 || q.n < 4096 || q.n >= 49152) {
+  if (q.platform != Platform::cuda || !is_complex(q.type) || q.ranks == 1 || q.n < 4096 ||
+      q.n >= 49152) {
     return 1;
   }
   return tile >= 448 ? 4 : tile >= 320 ? 2 : 1;
+}
+
+// As long as an update takes longer than a panel and its way, nobody waits for the parts, and a
+// look-ahead by parts takes longer than one product: the number of rows m at which, for each column
+// of the tile, four times m^2 operations on all devices take that time.
+Size choose_parted_rows(const PlanRequest& q) {
+  constexpr double seconds = 1.8e-6, speed = 14e12;
+  return q.parts > 0 ? q.n
+                     : static_cast<Size>(std::sqrt(seconds * speed * static_cast<double>(q.ranks)));
 }
 
 // Not where tiles are dealt out, since right-hand sides stay where they are, and not where the
@@ -187,6 +198,7 @@ void Plan::decide() {
     rhs_block_ = vendor_rhs_block(q);
   }
   panel_parts_ = choose_panel_parts(q, precision_, tile_);
+  parted_rows_ = choose_parted_rows(q);
   eliminated_rhs_ = choose_eliminated_rhs(q, precision_);
 
   matrix_rows_ = factor_rows();
@@ -380,10 +392,11 @@ std::string Plan::json() const {
   out << "{\"routine\":\"" << name(request_.routine) << "\",\"n\":" << request_.n
       << ",\"nrhs\":" << request_.nrhs << ",\"ranks\":" << request_.ranks << ",\"tile\":" << tile_
       << ",\"group\":" << group_ << ",\"panel_parts\":" << panel_parts_
-      << ",\"eliminated_rhs\":" << eliminated_rhs_ << ",\"rhs_block\":" << rhs_block_
-      << ",\"matrix_rows\":" << matrix_rows_ << ",\"factor_rows\":" << factor_rows()
-      << ",\"aux_count\":" << aux_count() << ",\"scratch_bytes\":" << scratch_bytes_
-      << ",\"total_bytes\":" << total_bytes() << ",\"flops\":" << flops() << ",\"entries\":[";
+      << ",\"parted_rows\":" << parted_rows_ << ",\"eliminated_rhs\":" << eliminated_rhs_
+      << ",\"rhs_block\":" << rhs_block_ << ",\"matrix_rows\":" << matrix_rows_
+      << ",\"factor_rows\":" << factor_rows() << ",\"aux_count\":" << aux_count()
+      << ",\"scratch_bytes\":" << scratch_bytes_ << ",\"total_bytes\":" << total_bytes()
+      << ",\"flops\":" << flops() << ",\"entries\":[";
   bool first = true;
   for (const Entry& e : entries_) {
     out << (first ? "" : ",") << "{\"buffer\":\"" << name(e.buffer) << "\",\"place\":\""

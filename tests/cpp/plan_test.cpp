@@ -154,22 +154,24 @@ TEST(Plan, TilesSuitTheShard) {
   EXPECT_EQ(plan_of(Routine::potrf, DType::f64, 100, 4, 70).tile(), 25);
 }
 
-TEST(Plan, PanelsOfWideTilesComeInPartsWhereTheirChainDecides) {
-  const auto plan = [](Size n, int ranks, Size tile = 0) {
-    PlanRequest q{.routine = Routine::potrf, .type = DType::f64, .n = n, .ranks = ranks};
+TEST(Plan, ComplexPanelsOfWideTilesComeInPartsWhereTheirChainDecides) {
+  const auto plan = [](Size n, int ranks, Size tile = 0, DType type = DType::c128) {
+    PlanRequest q{.routine = Routine::potrf, .type = type, .n = n, .ranks = ranks};
     q.platform = Platform::cuda;
     q.tile = tile;
     return Plan(q);
   };
   EXPECT_EQ(plan(16384, 2).tile(), 512);
   EXPECT_EQ(plan(16384, 2).panel_parts(), 4);
-  EXPECT_EQ(plan(32768, 2).tile(), 1024);
-  EXPECT_EQ(plan(32768, 2).panel_parts(), 4);
   EXPECT_EQ(plan(16384, 2, 384).panel_parts(), 2);
   EXPECT_EQ(plan(16384, 2, 256).panel_parts(), 1);
   EXPECT_EQ(plan(5000, 2).panel_parts(), 1);
   EXPECT_EQ(plan(16384, 1).panel_parts(), 1);
   EXPECT_EQ(plan(65536, 2).panel_parts(), 1);
+  EXPECT_EQ(plan(16384, 2, 0, DType::f64).panel_parts(), 1) << "made in one launch";
+  // Longer updates hide a panel and its way.
+  EXPECT_EQ(plan(16384, 2).panel_parts(1000), 4);
+  EXPECT_EQ(plan(16384, 2).panel_parts(16000), 1);
 }
 
 TEST(Plan, TilesOfProductsByPartsAreNarrowerOnSeveralGpus) {

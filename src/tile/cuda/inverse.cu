@@ -6,7 +6,6 @@
 // A level of joins is two batched products, so a tile of 512 takes ten launches.
 #include "tile/cuda/cuda.h"
 #include "tile/cuda/launch.h"
-#include "tile/cuda/panel_rows.h"
 #include "tile/cuda/scalar.h"
 #include "tile/cuda/scratch.h"
 #include "tile/cuda/triangle.h"
@@ -16,8 +15,6 @@ namespace {
 
 constexpr int kBase = 32;  // edge of the triangles that the kernel inverts
 constexpr int kThreadsPerColumn = 4;
-constexpr int kWarp = 32;
-constexpr int kGood = 32;  // condition up to which a product with the inverse needs no correction
 
 template <class D>
 using RealOf = decltype(real_part(D{}));
@@ -32,33 +29,13 @@ __device__ DeviceComplex<R> add_lanes(DeviceComplex<R> x) {
   return {add_lanes(x.re), add_lanes(x.im)};
 }
 
-// Largest sum of magnitudes in a row of a lower triangle, by a warp.
-template <class R, int pitch>
-__device__ R largest_row_sum(int size, const R (*t)[pitch]) {
-  R largest = 0;
-  for (int i = static_cast<int>(threadIdx.x) % kWarp; i < size; i += kWarp) {
-    R sum = 0;
-    for (int j = 0; j <= i; ++j) {
-      sum += fabs(t[i][j]);
-    }
-    largest = sum <= largest ? largest : sum;  // NaN stays
-  }
-  for (int width = kWarp / 2; width > 0; width /= 2) {
-    const R other = __shfl_xor_sync(0xffffffffu, largest, width);
-    largest = other <= largest ? largest : other;
-  }
-  return largest;
-}
-
 // Block b: the triangle at (edge b, edge b); its inverse goes to x + b step. Column j of it by
 // forward substitution,
 //   x_ij = (delta_ij - sum_{k < i} l_ik x_kj) / l_ii,
 // with four neighbouring threads a column, so that no more than a warp has to wait for anything.
-// If `padded`, all edge x edge elements are written, 0 beyond the last row, and corrected[b] says
-// whether the block is badly conditioned.
-template <class D, int edge, bool padded>
+template <class D, int edge>
 __global__ void __launch_bounds__(edge* kThreadsPerColumn)
-    invert_base_kernel(Size n, const D* l, Size ldl, D* x, Size ldx, Size step, int* corrected) {
+    invert_base_kernel(Size n, const D* l, Size ldl, D* x, Size ldx, Size step) {
   extern __shared__ double2 shared[];
   D(*const lower)[edge + 1] = reinterpret_cast<D(*)[edge + 1]>(shared);
   D(*const inverse)[edge + 1] = lower + edge;
@@ -93,32 +70,22 @@ __global__ void __launch_bounds__(edge* kThreadsPerColumn)
   for (int e = static_cast<int>(threadIdx.x); e < edge * edge; e += edge * kThreadsPerColumn) {
     const int i = e % edge;
     const int j = e / edge;
-    const bool inside = i < size && j < size;
-    if (inside || padded) {
-      x[i + j * ldx] = inside ? inverse[i][j] : D{};
-    }
-  }
-  if constexpr (padded) {
-    if (threadIdx.x < kWarp) {
-      const bool bad = !(largest_row_sum(size, lower) * largest_row_sum(size, inverse) < kGood);
-      if (threadIdx.x == 0) {
-        corrected[blockIdx.x] = bad ? 1 : 0;
-      }
+    if (i < size && j < size) {
+      x[i + j * ldx] = inverse[i][j];
     }
   }
 }
 
-template <int edge, bool padded, class T>
-void invert_base(CudaLane& lane, Size n, const T* l, Size ldl, T* x, Size ldx, Size step,
-                 int* corrected) {
+template <int edge, class T>
+void invert_base(CudaLane& lane, Size n, const T* l, Size ldl, T* x, Size ldx, Size step) {
   using D = DeviceType<T>;
   constexpr int bytes = 2 * edge * (edge + 1) * static_cast<int>(sizeof(D));
   if constexpr (bytes > static_cast<int>(kPlainSharedMemory)) {
-    allow_shared_memory(invert_base_kernel<D, edge, padded>, bytes);
+    allow_shared_memory(invert_base_kernel<D, edge>, bytes);
   }
-  invert_base_kernel<D, edge, padded>
+  invert_base_kernel<D, edge>
       <<<static_cast<unsigned>(ceil_div(n, edge)), edge * kThreadsPerColumn, bytes,
-         lane.stream()>>>(n, on_device(l), ldl, on_device(x), ldx, step, corrected);
+         lane.stream()>>>(n, on_device(l), ldl, on_device(x), ldx, step);
   JAXMG_CUDA_CHECK(cudaGetLastError());
 }
 
@@ -150,7 +117,7 @@ void join(CudaLane& lane, Size n, Size h, const T* l, Size ldl, T* x, Size ldx, 
 template <class T>
 void invert_diagonal(CudaLane& lane, Size n, Size edge, const T* l, Size ldl, T* x, Size ldx) {
   Cuda::fill<T>(lane, n, n, T(0), T(0), x, ldx);
-  invert_base<kBase, false>(lane, n, l, ldl, x, ldx, kBase * (ldx + 1), nullptr);
+  invert_base<kBase>(lane, n, l, ldl, x, ldx, kBase * (ldx + 1));
   if (n > kBase) {
     T* const t = static_cast<T*>(lane.scratch(triangle_bytes(dtype_of<T>, n)));
     for (Size h = kBase; h < std::min(n, edge); h *= 2) {
@@ -160,14 +127,6 @@ void invert_diagonal(CudaLane& lane, Size n, Size edge, const T* l, Size ldl, T*
 }
 
 }  // namespace
-
-template <class R>
-void invert_row_blocks(CudaLane& lane, Size n, const R* l, Size ldl, R* x, int* corrected) {
-  if (n > 0) {
-    constexpr int edge = static_cast<int>(kRowBlock);
-    invert_base<edge, true>(lane, n, l, ldl, x, kRowBlock, kRowBlock * kRowBlock, corrected);
-  }
-}
 
 template <class T>
 void Cuda::invert_lower(Lane& lane, Size n, const T* l, Size ldl, T* x, Size ldx) {
@@ -230,7 +189,5 @@ JAXMG_INSTANTIATE(double)
 JAXMG_INSTANTIATE(std::complex<float>)
 JAXMG_INSTANTIATE(std::complex<double>)
 #undef JAXMG_INSTANTIATE
-template void invert_row_blocks<float>(CudaLane&, Size, const float*, Size, float*, int*);
-template void invert_row_blocks<double>(CudaLane&, Size, const double*, Size, double*, int*);
 
 }  // namespace jaxmg::tile

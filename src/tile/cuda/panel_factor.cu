@@ -8,8 +8,9 @@
 // Substitution with the small triangles, not products with their inverses: the result is as good
 // as that of a triangular solve for tiles of any condition, and three launches a block column make
 // the chain of panels short; of each three, the last two come to the device while the one before
-// ends. Many real rows below a tile follow when it is done, in one launch
-// (panel_rows.cu): a launch of many thread blocks has to wait for those of an update.
+// ends. Real types have a shorter way for all but the smallest tiles: the tile in one launch
+// (tile_factor.cu), and then the rows below it (panel_rows.cu).
+#include <cstdlib>
 #include "tile/cuda/cuda.h"
 #include "tile/cuda/dependent_launch.h"
 #include "tile/cuda/launch.h"
@@ -302,15 +303,60 @@ void solve_rows(CudaLane& lane, Size m, int n, const D* l, Size ldl, D* a, Size 
                    l, ldl, a, lda);
 }
 
+// The rows below a factored tile by its triangles, where columns do not come in whole blocks.
+template <class T>
+void solve_by_triangles(CudaLane& lane, Size m, Size first, Size last, const T* l, Size ldl, T* a,
+                        Size lda) {
+  using D = DeviceType<T>;
+  constexpr Size edge = Blocking<D>::edge;
+  for (Size j = first; j < last; j += edge) {
+    const Size w = std::min(edge, last - j);
+    if (j > 0) {
+      Cuda::gemm<T>(lane, Op::none, Op::conj_transpose, m, w, j, T(-1), a, lda, l + j, ldl, T(1),
+                    a + j * lda, lda);
+    }
+    solve_rows<D>(lane, m, narrow(w), on_device(l + j * (ldl + 1)), ldl, on_device(a + j * lda),
+                  lda);
+  }
+}
+
+Size rows_beside() {
+  static const Size rows =
+      std::getenv("JAXMG_BESIDE") ? std::atoll(std::getenv("JAXMG_BESIDE")) : kRowsBeside;
+  return rows;
+}
+
+// The tile in one launch with the first columns, and the rows below with it or after it.
+template <class R>
+void factor_real_panel(CudaLane& lane, Size first, Size last, Size n, Size m, R* a, Size lda,
+                       Size position, Info* info) {
+  const bool beside = first == 0 && last == n && m <= rows_beside();
+  if (first == 0) {
+    factor_tile<R>(lane, n, beside ? m : 0, a, lda, position, info);
+  }
+  if (beside) {
+    return;
+  }
+  if (m > 0 && first % kRowBlock == 0 && (last % kRowBlock == 0 || last == n)) {
+    solve_panel_rows<R>(lane, m, first, last, n, a, lda, a + n, lda);
+  } else if (m > 0) {
+    solve_by_triangles<R>(lane, m, first, last, a, lda, a + n, lda);
+  }
+}
+
 }  // namespace
 
 template <class T>
 void Cuda::factor_panel(Lane& lane, Size first, Size last, Size n, Size m, T* a, Size lda,
                         Size position, Info* info) {
+  if constexpr (!is_complex_v<T>) {
+    if (n >= kRowTile) {
+      return factor_real_panel<T>(lane, first, last, n, m, a, lda, position, info);
+    }
+  }
   using D = DeviceType<T>;
   constexpr Size edge = Blocking<D>::edge;
-  const bool apart = !is_complex_v<T> && last - first >= kRowTile && m >= kManyRows;
-  const Size rows = apart ? n : n + m;
+  const Size rows = n + m;
   for (Size j = first; j < last; j += edge) {
     const Size w = std::min(edge, last - j);
     T* const block = a + j + j * lda;
@@ -322,14 +368,6 @@ void Cuda::factor_panel(Lane& lane, Size first, Size last, Size n, Size m, T* a,
                      DependentLaunch{.blocks = 1, .threads = kThreads}, narrow(w), on_device(block),
                      lda, position + j, info);
     solve_rows<D>(lane, rows - j - w, narrow(w), on_device(block), lda, on_device(block + w), lda);
-  }
-  if constexpr (!is_complex_v<T>) {
-    if (apart) {
-      T* const below = a + n + first * lda;
-      gemm<T>(lane, Op::none, Op::conj_transpose, m, last - first, first, T(-1), a + n, lda,
-              a + first, lda, T(1), below, lda);
-      solve_panel_rows<T>(lane, m, last - first, a + first * (lda + 1), lda, below, lda);
-    }
   }
 }
 

@@ -14,89 +14,22 @@
 // copies fill ahead. Products run on the tensor cores of double precision, for float32 too.
 //
 // A panel of many small launches waits for processors at each of them while a trailing update keeps
-// all busy; this one waits once for 512 columns.
+// all busy; this one waits once for up to 512 columns.
 #include "tile/cuda/panel_rows.h"
 
 #include <algorithm>
 
-#include "tile/cuda/async_copy.h"
 #include "tile/cuda/launch.h"
-#include "tile/cuda/scratch.h"
-#include "tile/cuda/tensor_core.h"
+#include "tile/cuda/panel_block.h"
 
 namespace jaxmg::tile {
 namespace {
 
-constexpr int kEdge = static_cast<int>(kRowBlock);
-constexpr int kDepth = 32;         // columns of a slot
-constexpr int kSlots = 3;          // of the ring
-constexpr int kPitch = kEdge + 4;  // keeps lanes that read together apart
-constexpr int kSlot = kDepth * kPitch;
+constexpr int kEdge = kBlockEdge;
+constexpr int kDepth = kBlockDepth;
+constexpr int kSlot = kBlockSlot;
+constexpr int kSlots = 3;       // of the ring
 constexpr Size kColumns = 512;  // of one launch: later ones get a product of the library before
-
-// A 64 x 64 block in the registers of a thread block: 8 warps have 16 x 32 elements each.
-class Block {
- public:
-  // block += sign A B^H with A and B (64 x 32) in shared memory, column by column.
-  template <int sign, class R>
-  __device__ void add(const R* a, const R* b) {
-    const int g = static_cast<int>(threadIdx.x) % 32 / 4, t = static_cast<int>(threadIdx.x) % 4;
-    const R* const left = a + t * kPitch + first_row() + g;
-    const R* const right = b + t * kPitch + first_column() + g;
-#pragma unroll
-    for (int k = 0; k < kDepth; k += 8) {
-      const R* const p = left + k * kPitch;
-      const R* const q = right + k * kPitch;
-      const double a0 = sign * p[0], a1 = sign * p[8];
-      const double a2 = sign * p[4 * kPitch], a3 = sign * p[4 * kPitch + 8];
-#pragma unroll
-      for (int j = 0; j < 4; ++j) {
-        multiply_add(x_[j], a0, a1, a2, a3, q[8 * j], q[4 * kPitch + 8 * j]);
-      }
-    }
-  }
-  // f(row, column, element) for the thread's elements.
-  template <class F>
-  __device__ void for_each(F&& f) {
-    const int row = first_row() + static_cast<int>(threadIdx.x) % 32 / 4;
-    const int column = first_column() + 2 * (static_cast<int>(threadIdx.x) % 4);
-#pragma unroll
-    for (int j = 0; j < 4; ++j) {
-      f(row, column + 8 * j, x_[j][0]);
-      f(row, column + 8 * j + 1, x_[j][1]);
-      f(row + 8, column + 8 * j, x_[j][2]);
-      f(row + 8, column + 8 * j + 1, x_[j][3]);
-    }
-  }
-  // To shared memory, column by column.
-  template <class R>
-  __device__ void keep(R* shared) {
-    for_each([&](int i, int j, double x) { shared[j * kPitch + i] = static_cast<R>(x); });
-  }
-
- private:
-  __device__ static int first_row() {
-    return static_cast<int>(threadIdx.x) / 32 % 4 * 16;
-  }
-  __device__ static int first_column() {
-    return static_cast<int>(threadIdx.x) / 128 * 32;
-  }
-
-  double x_[4][4] = {};
-};
-
-// Starts to copy 64 x 32 elements to shared memory; 0 comes in place of those not wanted.
-template <class R, class Wanted>
-__device__ void start_copy(R* shared, const R* source, Size ld, Wanted wanted) {
-  const int row = static_cast<int>(threadIdx.x) % kEdge;
-#pragma unroll
-  for (int e = 0; e < kEdge * kDepth / kThreads; ++e) {
-    const int column = static_cast<int>(threadIdx.x) / kEdge + e * (kThreads / kEdge);
-    const bool here = wanted(row, column);
-    copy_async_or_zero(shared + column * kPitch + row, here ? source + row + column * ld : source,
-                       here);
-  }
-}
 
 // The operands of a thread block's products, in the order in which they are needed.
 template <class R>
@@ -137,11 +70,11 @@ struct Operands {
   }
 };
 
-// Block column j takes j / 32 operands for its update, then two each for M and, if corrected, for
-// L_jj and M again.
+// Columns begin .. n - 1. Block column j takes j / 32 operands for its update, then two each for M
+// and, if corrected, for L_jj and M again.
 template <class R>
 __global__ void __launch_bounds__(kThreads)
-    solve_rows_of_panel_kernel(Size m, int n, const R* l, Size ldl, const R* inverses,
+    solve_rows_of_panel_kernel(Size m, int begin, int n, const R* l, Size ldl, const R* inverses,
                                const int* corrected, R* a, Size lda) {
   extern __shared__ double2 shared[];
   R* const ring = reinterpret_cast<R*>(shared);
@@ -151,7 +84,7 @@ __global__ void __launch_bounds__(kThreads)
   const int rows = static_cast<int>(m - first < kEdge ? m - first : kEdge);
   a += first;
   const Operands<R> operands{l, ldl, inverses, a, lda, rows};
-  for (int j = 0; j < n; j += kEdge) {
+  for (int j = begin; j < n; j += kEdge) {
     const int width = n - j < kEdge ? n - j : kEdge;
     const int updates = j / kDepth;
     const int count = updates + (corrected[j / kEdge] != 0 ? 6 : 2);
@@ -200,31 +133,32 @@ __global__ void __launch_bounds__(kThreads)
 }  // namespace
 
 template <class R>
-void solve_panel_rows(CudaLane& lane, Size m, Size n, const R* l, Size ldl, R* a, Size lda) {
+void solve_panel_rows(CudaLane& lane, Size m, Size first, Size last, Size n, const R* l, Size ldl,
+                      R* a, Size lda) {
   if (m <= 0) {
     return;
   }
   constexpr int bytes = static_cast<int>(sizeof(R)) * (2 * kSlots + 4) * kSlot;
   allow_shared_memory(solve_rows_of_panel_kernel<R>, bytes);
-  char* const scratch = static_cast<char*>(lane.scratch(triangle_bytes(dtype_of<R>, n)));
-  int* const corrected = reinterpret_cast<int*>(scratch);
-  R* const inverses = reinterpret_cast<R*>(scratch + round_up(n * size_of(dtype_of<R>), 256));
-  invert_row_blocks<R>(lane, n, l, ldl, inverses, corrected);
-  const auto blocks = static_cast<unsigned>(ceil_div(m, kEdge));
-  for (Size j = 0; j < n; j += kColumns) {
-    const Size w = std::min(kColumns, n - j);
-    if (j > 0) {
-      Cuda::gemm<R>(lane, Op::none, Op::conj_transpose, m, w, j, R(-1), a, lda, l + j, ldl, R(1),
-                    a + j * lda, lda);
+  const auto known = tile_inverses<R>(lane, n);
+  const auto blocks = static_cast<unsigned>(ceil_div(m, kRowBlock));
+  for (Size begin = first, end = 0; begin < last; begin = end) {
+    const Size base = begin / kColumns * kColumns;
+    end = std::min(last, base + kColumns);
+    if (base > 0) {
+      Cuda::gemm<R>(lane, Op::none, Op::conj_transpose, m, end - begin, base, R(-1), a, lda,
+                    l + begin, ldl, R(1), a + begin * lda, lda);
     }
     solve_rows_of_panel_kernel<R><<<blocks, kThreads, bytes, lane.stream()>>>(
-        m, narrow(w), l + j * (ldl + 1), ldl, inverses + j * kEdge, corrected + j / kEdge,
-        a + j * lda, lda);
+        m, narrow(begin - base), narrow(end - base), l + base * (ldl + 1), ldl,
+        known.inverses + base * kRowBlock, known.corrected + base / kRowBlock, a + base * lda, lda);
     JAXMG_CUDA_CHECK(cudaGetLastError());
   }
 }
 
-template void solve_panel_rows<float>(CudaLane&, Size, Size, const float*, Size, float*, Size);
-template void solve_panel_rows<double>(CudaLane&, Size, Size, const double*, Size, double*, Size);
+template void solve_panel_rows<float>(CudaLane&, Size, Size, Size, Size, const float*, Size, float*,
+                                      Size);
+template void solve_panel_rows<double>(CudaLane&, Size, Size, Size, Size, const double*, Size,
+                                       double*, Size);
 
 }  // namespace jaxmg::tile
