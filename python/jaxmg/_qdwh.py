@@ -8,7 +8,7 @@ for singular values in [l, 1] and follow from l alone. With Z = I + c X^H X, by 
     X <- (b / c) X + (a - b / c) X Z^-1.
 
 Rounding in Z shows in A = U H as an error of about sqrt(c) eps norm2(A). Where a small l asks for a
-large c, the weights are those for c = 100; if that saves a step, those for c = 300 or 1000, though
+large c, the weights are those for c = 100; if that saves a step, those for some c up to 1000, though
 never for c > n > 100. Such a step makes small singular values 19 to 62 times larger. (The
 literature takes steps with large c by a QR factorisation of [sqrt(c) X; I]. That is stable only if
 large rows are eliminated first, so that rows would have to move between devices; and each such
@@ -34,6 +34,7 @@ and conquer algorithms (SIAM J. Sci. Comput. 35, 2013). LAPACK has no such routi
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import NamedTuple
 
@@ -48,8 +49,7 @@ from ._polar_place import Place, ResolvedPolar, bound, largest
 from ._qr_layout import resolve_qr
 from .errors import NO_CONVERGENCE, NON_FINITE, OK
 
-MOST_C = (100, 300, 1000)
-LEAST = (0.04829156, 0.02049960, 0.00814509)  # the l for which these c are best
+BOUNDS_OF_C = tuple(100 * 10 ** (k / 4) for k in range(5))
 NEAR = 0.775  # two steps by series reach 1 from here
 MOST_STEPS = 40
 SEARCHES = (0, 4, 8)  # steps before which the least singular value is looked for, if it is small
@@ -84,6 +84,19 @@ def _weights(lowest: Array) -> tuple[Array, Array, Array]:
     return a, b, a + b - 1
 
 
+@functools.cache
+def _best_for(c: float) -> float:
+    """The l for which c is the best weight."""
+    low, high = 1e-4, 1.0
+    while high - low > 1e-12:
+        middle = (low + high) / 2
+        d = np.cbrt(4 * (1 - middle**2) / middle**4)
+        root = np.sqrt(1 + d)
+        a = root + 0.5 * np.sqrt(8 - 4 * d + 8 * (2 - middle**2) / (middle**2 * root))
+        low, high = (middle, high) if (a + 1) ** 2 / 4 - 1 > c else (low, middle)
+    return high
+
+
 def _halley(lowest: Array, least: Array) -> tuple[tuple[Array, Array, Array], Array]:
     """The weights for singular values in [lowest, 1], and their lower bound after the step."""
     weights = a, b, c = _weights(jnp.maximum(lowest, least))
@@ -93,7 +106,7 @@ def _halley(lowest: Array, least: Array) -> tuple[tuple[Array, Array, Array], Ar
 
 def _least(n: int, lowest: Array) -> Array:
     """The l taken for all smaller ones: for the smallest c with which the fewest steps are left."""
-    allowed = [least for c, least in zip(MOST_C, LEAST, strict=True) if c <= max(n, MOST_C[0])]
+    allowed = [_best_for(c) for c in BOUNDS_OF_C if c <= max(n, BOUNDS_OF_C[0])]
     least = jnp.asarray(allowed, lowest.dtype)
 
     def advance(_: int, state: tuple[Array, Array]) -> tuple[Array, Array]:
