@@ -16,8 +16,8 @@ from ._gather import threshold
 from ._layout import AnyMesh
 from ._matmul import Ring
 from ._matrix_operand import Operand, prepare_matrix
+from ._polar_place import ResolvedPolar
 from ._preparation import Specs
-from ._qdwh import ResolvedPolar
 from ._spectral_memory import check_bytes, polar_bytes
 
 

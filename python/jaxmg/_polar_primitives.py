@@ -11,7 +11,7 @@ from . import _qdwh
 from ._batching import batch_factor_operation
 from ._operands import pad_rows
 from ._operation import REPLICATED, Operation, define, rows_spec, typed
-from ._qdwh import ResolvedPolar
+from ._polar_place import ResolvedPolar
 
 
 def _types(a: Any, *, r: ResolvedPolar, want_h: bool) -> list[Any]:

@@ -24,8 +24,8 @@ from ._eig import NO_TANGENT, rounding
 from ._eig_primitives import resolve_eig, syevd_p
 from ._matmul import Ring
 from ._operands import on_all_devices, pad_rows
+from ._polar_place import ResolvedPolar
 from ._polar_primitives import polar_p
-from ._qdwh import ResolvedPolar
 from ._rows import keep_rows
 
 

@@ -2,17 +2,27 @@
 
     X <- X (a I + b X^H X) (I + c X^H X)^-1,    X from A / alpha with alpha about norm2(A)
 
-maps all singular values of X to 1 and leaves the singular vectors as they are; a, b and c are best
+makes all singular values larger and leaves the singular vectors as they are; a, b and c are best
 for singular values in [l, 1] and follow from l alone. With Z = I + c X^H X, by Cholesky,
 
     X <- (b / c) X + (a - b / c) X Z^-1.
 
-That is backward stable as long as c, which bounds the condition of Z, stays small. Where a small l
-asks for more than c = 100, the weights are those for c = 100: a step then makes small singular
-values 19 times larger. Three or four steps do for a well-conditioned matrix, 15 for any other in
-double precision and 8 in single. (The literature takes steps with large c by a QR factorisation of
-[sqrt(c) X; I]. That is stable only if large rows are eliminated first, so that rows would have to
-move between devices; and each such step costs as much as two of these.)
+Rounding in Z shows in A = U H as an error of about sqrt(c) eps norm2(A). Where a small l asks for a
+large c, the weights are those for c = 100; if that saves a step, those for some c up to 1000, though
+never for c > n > 100. Such a step makes small singular values 19 to 62 times larger. (The
+literature takes steps with large c by a QR factorisation of [sqrt(c) X; I]. That is stable only if
+large rows are eliminated first, so that rows would have to move between devices; and each such
+step costs as much as two of these.)
+
+Once all singular values are above NEAR, two steps by the series of (I - R)^(-1/2),
+
+    X <- X + X (R / 2 + 3/8 R^2 + 5/16 R^3 + 35/128 R^4),    R = I - X^H X,
+
+make them 1 to rounding, the last one with as many terms as the norm of R asks for. What is
+Hermitian, X^H X, powers of R and H, takes half a product (_ring.hermitian_times).
+
+The number l comes from norm((X^H X)^-1), as long as X^H X can be told from a singular matrix.
+Where it cannot, l is taken as eps, and is looked for again some steps later.
 
 Singular values far below eps norm2(A) do not move. What is left at zero is set to one by adding a
 matrix that maps one null space to the other, which changes A = U H by no more than rounding.
@@ -24,7 +34,6 @@ and conquer algorithms (SIAM J. Sci. Comput. 35, 2013). LAPACK has no such routi
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import math
 from typing import NamedTuple
@@ -36,96 +45,18 @@ from jax import Array, lax
 
 from . import _calls, _qr_calls, _ring
 from ._dot import dot
-from ._layout import Layout, Resolved, resolve_plan
+from ._polar_place import Place, ResolvedPolar, bound, largest
 from ._qr_layout import resolve_qr
 from .errors import NO_CONVERGENCE, NON_FINITE, OK
 
-LEAST = 0.04829156  # l for which c = 100
+BOUNDS_OF_C = tuple(100 * 10 ** (k / 4) for k in range(5))
+NEAR = 0.775  # two steps by series reach 1 from here
 MOST_STEPS = 40
-POWER_STEPS = 12  # for an estimate of norm2(A), and what it is taken times
-MARGIN = 1.2
+SEARCHES = (0, 4, 8)  # steps before which the least singular value is looked for, if it is small
+MOST_SERIES = 8
+MARGIN = 1.2  # what an estimate of norm2(A) is taken times
 MOST_ATTEMPTS = 4
-DEFICIENT = 1e-2  # norm of I - X^H X that tells of singular values which are not one
-
-
-@dataclasses.dataclass(frozen=True)
-class ResolvedPolar:
-    """One polar decomposition of an m x n matrix, m >= n, as far as it is known without data.
-
-    Attributes:
-        layout: where the rows lie.
-        m, n: true size of the matrix.
-        dtype: name of the element type.
-        tile: rows that Cholesky factorisations eliminate together (0: chosen by the plan).
-        gathered: whether every device works on all of the matrix by itself; see _gather.
-        exposed: as in Resolved.
-    """
-
-    layout: Layout
-    m: int
-    n: int
-    dtype: str
-    tile: int = 0
-    gathered: bool = False
-    exposed: bool = False
-
-    @functools.cached_property
-    def gram(self) -> Resolved:
-        """The Cholesky factorisations of n x n matrices on the way."""
-        return resolve_plan(self.layout, self.n, self.dtype, tile=self.tile)
-
-    @property
-    def call_id(self) -> int:
-        return self.gram.call_id
-
-    @functools.cached_property
-    def on_one_rank(self) -> ResolvedPolar:
-        single = Layout(platform=self.layout.platform)
-        return dataclasses.replace(self, layout=single, gathered=False)
-
-    def padded(self, size: int) -> int:
-        return self.layout.ranks * _ring.block_rows(self.layout, size)
-
-
-class Place(NamedTuple):
-    """Who works: the call and the context of this rank."""
-
-    r: ResolvedPolar
-    ctx: Array
-
-    @property
-    def rank(self) -> Array:
-        return self.ctx[0]
-
-    def sum(self, x: Array) -> Array:
-        return lax.psum(x, self.r.layout.axes) if self.r.layout.axes else x
-
-    def max(self, x: Array) -> Array:
-        return lax.pmax(x, self.r.layout.axes) if self.r.layout.axes else x
-
-    def agreed(self, x: Array) -> Array:
-        """The number that rank 0 has: bit by bit the same on all ranks, for branches."""
-        return self.sum(jnp.where(self.rank == 0, x, jnp.zeros_like(x)))
-
-    def norm(self, x: Array) -> Array:
-        """Frobenius norm."""
-        return self.agreed(jnp.sqrt(self.sum(jnp.sum(jnp.square(jnp.abs(x))))))
-
-    def identity(self, like: Array) -> Array:
-        """Rows of the identity beside a block of n columns."""
-        columns = lax.broadcasted_iota(jnp.int32, like.shape, 1)
-        return (_ring.row_index(like, self.rank) == columns).astype(like.dtype)
-
-    # Products of n x n matrices.
-    def times(self, a: Array, b: Array) -> Array:
-        return _ring.times(self.r.layout, self.rank, a, b, self.r.n)
-
-    def gram(self, a: Array, b: Array) -> Array:
-        """A^H B."""
-        return _ring.transposed_times(self.r.layout, self.rank, jnp.conj(a), b, self.r.n)
-
-    def adjoint(self, a: Array) -> Array:
-        return _ring.transposed(self.r.layout, self.rank, jnp.conj(a), self.r.n)
+DEFICIENT = 0.9  # norm of I - X^H X after a step by series: some singular values do not move
 
 
 def _inverse(p: Place, z: Array) -> tuple[Array, Array]:
@@ -153,80 +84,159 @@ def _weights(lowest: Array) -> tuple[Array, Array, Array]:
     return a, b, a + b - 1
 
 
-def _lowest(p: Place, x: Array) -> Array:
-    """A lower bound of the singular values of X, whose norm is about 1.
+@functools.cache
+def _best_for(c: float) -> float:
+    """The l for which c is the best weight."""
+    low, high = 1e-4, 1.0
+    while high - low > 1e-12:
+        middle = (low + high) / 2
+        d = np.cbrt(4 * (1 - middle**2) / middle**4)
+        root = np.sqrt(1 + d)
+        a = root + 0.5 * np.sqrt(8 - 4 * d + 8 * (2 - middle**2) / (middle**2 * root))
+        low, high = (middle, high) if (a + 1) ** 2 / 4 - 1 > c else (low, middle)
+    return high
 
-    1 / s^2 <= norm((X^H X)^-1) for every singular value s. The product loses what lies below
-    sqrt(eps); eps is assumed then.
+
+def _halley(lowest: Array, least: Array) -> tuple[tuple[Array, Array, Array], Array]:
+    """The weights for singular values in [lowest, 1], and their lower bound after the step."""
+    weights = a, b, c = _weights(jnp.maximum(lowest, least))
+    square = lowest * lowest
+    return weights, jnp.minimum(lowest * (a + b * square) / (1 + c * square), 1)
+
+
+def _least(n: int, lowest: Array) -> Array:
+    """The l taken for all smaller ones: for the smallest c with which the fewest steps are left."""
+    allowed = [_best_for(c) for c in BOUNDS_OF_C if c <= max(n, BOUNDS_OF_C[0])]
+    least = jnp.asarray(allowed, lowest.dtype)
+
+    def advance(_: int, state: tuple[Array, Array]) -> tuple[Array, Array]:
+        lowest, steps = state
+        far = lowest < NEAR
+        return jnp.where(far, _halley(lowest, least)[1], lowest), steps + far
+
+    start = (jnp.full_like(least, 1) * lowest, jnp.zeros_like(least, dtype=jnp.int32))
+    _, steps = lax.fori_loop(0, MOST_STEPS, advance, start)
+    return least[jnp.argmin(steps)]
+
+
+def _lowest(p: Place, gram: Array) -> tuple[Array, Array]:
+    """A lower bound of the singular values of X with this X^H X, and whether it can be trusted.
+
+    1 / s^2 <= norm2((X^H X)^-1) for every singular value s. The product loses what lies below
+    sqrt(eps).
     """
-    eps = float(np.finfo(p.r.dtype).eps)
-    inverse, failed = _inverse(p, p.gram(x, x))
-    found = 0.9 / jnp.sqrt(p.norm(inverse))
-    trusted = (failed == OK) & (found * found > 10 * math.sqrt(p.r.n) * eps)
-    return jnp.where(trusted, jnp.minimum(found, 1), jnp.asarray(eps, found.dtype))
+    inverse, failed = _inverse(p, gram)
+    found = 0.9 / jnp.sqrt(bound(p, inverse))
+    limit = 10 * math.sqrt(p.r.n) * float(np.finfo(p.r.dtype).eps)
+    return jnp.minimum(found, 1), (failed == OK) & (found * found > limit)
 
 
-def _step(p: Place, x: Array, weights: tuple[Array, Array, Array]) -> Array:
-    a, b, c = weights
-    inverse, _ = _inverse(p, p.identity(x) + c.astype(x.dtype) * p.gram(x, x))
-    return (b / c).astype(x.dtype) * x + (a - b / c).astype(x.dtype) * p.times(x, inverse)
+class _Far(NamedTuple):
+    """On the way to singular values of at least NEAR.
 
+    Attributes:
+        lowest: a lower bound of those that are not taken for zero.
+        least: what stands for smaller ones when weights are chosen.
+        trusted: whether `lowest` was found, and not assumed.
+    """
 
-def _largest(p: Place, x: Array) -> Array:
-    """About norm2(X), from below, by the power method for X^H X."""
-
-    def unit(v: Array) -> Array:
-        size = jnp.linalg.norm(v)
-        return v / jnp.where(size > 0, size, 1).astype(v.dtype)
-
-    def step(_: int, v: Array) -> Array:
-        return unit(p.sum(dot(jnp.conj(x).T, dot(x, v))))
-
-    v = unit(jax.random.normal(jax.random.PRNGKey(0), (x.shape[1], 1), x.dtype))
-    v = lax.fori_loop(0, POWER_STEPS, step, v)
-    return p.norm(dot(x, v))
-
-
-class _State(NamedTuple):
     x: Array
     lowest: Array
-    moved: Array
+    least: Array
+    trusted: Array
     steps: Array
 
 
-def _iterate(p: Place, x: Array) -> tuple[Array, Array]:
-    """X with its singular values at one, but for those that are zero; and the number of steps."""
+def _approach(p: Place, x: Array) -> _Far:
+    """X, whose norm is about 1, with singular values in [lowest, 1], lowest >= NEAR."""
+
+    def unfinished(s: _Far) -> Array:
+        return (s.steps < MOST_STEPS) & (s.lowest < NEAR)
+
+    def step(s: _Far) -> _Far:
+        gram = p.gram(s.x)
+
+        def search() -> tuple[Array, Array, Array]:
+            found, trusted = _lowest(p, gram)
+            lowest = jnp.where(trusted, found, s.lowest)
+            return lowest, _least(p.r.n, lowest), trusted
+
+        known = s.trusted | jnp.all(s.steps != jnp.asarray(SEARCHES, s.steps.dtype))
+        lowest, least, trusted = lax.cond(known, lambda: (s.lowest, s.least, s.trusted), search)
+        (a, b, c), raised = _halley(lowest, least)
+        inverse, _ = _inverse(p, p.identity(gram) + c.astype(gram.dtype) * gram)
+        x = (b / c).astype(x_type) * s.x + (a - b / c).astype(x_type) * p.times(s.x, inverse)
+        return _Far(x, raised, least, trusted, s.steps + 1)
+
+    x_type = x.dtype
+    eps = jnp.asarray(np.finfo(p.r.dtype).eps, jnp.finfo(x_type).dtype)
+    start = _Far(x, eps, _least(p.r.n, eps), jnp.asarray(False), jnp.int32(0))
+    return lax.while_loop(unfinished, step, start)
+
+
+# (I - R)^(-1/2): coefficients of R, R^2, ...
+SERIES = (1 / 2, 3 / 8, 5 / 16, 35 / 128, 63 / 256)
+
+
+def _sufficient(dtype: str, terms: int) -> float:
+    """The norm of R up to which so many terms of the series are right to rounding."""
+    return float((np.finfo(dtype).eps / 16 / SERIES[terms]) ** (1 / (terms + 1)))
+
+
+class _Near(NamedTuple):
+    x: Array
+    defect: Array
+    steps: Array
+
+
+def _series(p: Place, x: Array, r: Array, size: Array) -> Array:
+    """X (I - R)^(-1/2) with as many terms of the series as a norm of `size` asks for."""
+
+    def with_square() -> Array:
+        square = p.gram(r)
+        start = SERIES[0] * r + SERIES[1] * square
+
+        def with_more() -> Array:
+            return start + p.hermitian(square, SERIES[2] * r + SERIES[3] * square)
+
+        return lax.cond(size > _sufficient(p.r.dtype, 2), with_more, lambda: start)
+
+    few = size <= _sufficient(p.r.dtype, 1)
+    return x + p.times(x, lax.cond(few, lambda: SERIES[0] * r, with_square))
+
+
+def _arrive(p: Place, x: Array) -> _Near:
+    """X with singular values at 1, but for those that are zero; and norm2(I - X^H X) before."""
+    enough = _sufficient(p.r.dtype, 4)
+
+    def unfinished(s: _Near) -> Array:
+        stuck = (s.steps > 1) & (s.defect > DEFICIENT)
+        return (s.steps < MOST_SERIES) & (s.defect > enough) & ~stuck
+
+    def step(s: _Near) -> _Near:
+        r = p.identity(s.x) - p.gram(s.x)
+        size = bound(p, r)
+        return _Near(_series(p, s.x, r, size), size, s.steps + 1)
+
+    infinite = jnp.asarray(np.inf, jnp.finfo(x.dtype).dtype)
+    return lax.while_loop(unfinished, step, _Near(x, infinite, jnp.int32(0)))
+
+
+def _iterate(p: Place, x: Array) -> _Near:
     eps = float(np.finfo(p.r.dtype).eps)
     columns = jnp.max(p.sum(jnp.sum(jnp.abs(x), axis=0)))
     rows = p.max(jnp.max(jnp.sum(jnp.abs(x), axis=1)))
     # Both are bounds of norm2(X); the larger weight of rounding errors is that of long sums. They
     # can be sqrt(n) too large, which costs steps. An estimate may be a little too small, and that
     # does no harm: singular values above 1 go to 1 too.
-    bound = jnp.minimum(p.norm(x), p.agreed(jnp.sqrt(columns * rows))) * (1 + 8 * eps)
-    alpha = jnp.minimum(bound, MARGIN * _largest(p, x))
-    x = x / jnp.where(alpha > 0, alpha, 1).astype(x.dtype)
-
-    def unfinished(s: _State) -> Array:
-        near = (s.moved <= float(np.cbrt(5 * eps))) & (1 - s.lowest <= 5 * eps)
-        return (s.steps < MOST_STEPS) & ~near & ~jnp.isnan(s.moved)
-
-    def step(s: _State) -> _State:
-        weights = a, b, c = _weights(jnp.maximum(s.lowest, LEAST))
-        x = _step(p, s.x, weights)
-        square = s.lowest * s.lowest
-        lowest = jnp.minimum(s.lowest * (a + b * square) / (1 + c * square), 1)
-        return _State(x, lowest, p.norm(x - s.x), s.steps + 1)
-
-    start = _State(x, _lowest(p, x), jnp.asarray(np.inf, alpha.dtype), jnp.int32(0))
-    end = lax.while_loop(unfinished, step, start)
-    return end.x, end.steps
-
-
-def _polished(p: Place, x: Array) -> tuple[Array, Array]:
-    """One Newton-Schulz step, X (3 I - X^H X) / 2, and norm(I - X^H X) before it."""
-    gram = p.gram(x, x)
-    one = p.identity(x)
-    return 0.5 * p.times(x, 3 * one - gram), p.norm(one - gram)
+    most = jnp.minimum(p.norm(x), p.agreed(jnp.sqrt(columns * rows))) * (1 + 8 * eps)
+    square = largest(p, lambda v: p.sum(dot(jnp.conj(x).T, dot(x, v))), x)
+    alpha = jnp.minimum(most, MARGIN * jnp.sqrt(square))
+    far = _approach(p, x / jnp.where(alpha > 0, alpha, 1).astype(x.dtype))
+    # Singular values from l to 1 differ least from 1 when their squares lie evenly around it.
+    centred = far.x * jnp.sqrt(2 / (1 + jnp.square(far.lowest))).astype(x.dtype)
+    near = _arrive(p, centred)
+    return near._replace(steps=far.steps + near.steps)
 
 
 def _completed(p: Place, x: Array, attempt: Array) -> Array:
@@ -239,8 +249,8 @@ def _completed(p: Place, x: Array, attempt: Array) -> Array:
     y = jax.random.normal(key, x.shape, x.dtype) / math.sqrt(p.r.n)
     y = _ring.true_rows(p.r.layout, p.rank, y, p.r.n)
     y = jnp.where(attempt == 1, p.identity(x), y)
-    y = y - p.times(y, p.gram(x, x))
-    return x + (y - p.times(x, p.gram(x, y)))
+    y = y - p.times(y, p.gram(x))
+    return x + (y - p.times(x, p.adjoint_times(x, y)))
 
 
 class _Attempt(NamedTuple):
@@ -252,19 +262,19 @@ class _Attempt(NamedTuple):
 
 def _square(p: Place, x: Array) -> tuple[Array, Array, Array]:
     """The unitary polar factor of an n x n matrix; whether it was found; steps taken."""
+    enough = _sufficient(p.r.dtype, 4)
 
     def unfinished(s: _Attempt) -> Array:
-        return (s.defect > DEFICIENT) & (s.attempt < MOST_ATTEMPTS)
+        return (s.defect > enough) & (s.attempt < MOST_ATTEMPTS)
 
     def attempt(s: _Attempt) -> _Attempt:
         x = lax.cond(s.attempt == 0, lambda x: x, lambda x: _completed(p, x, s.attempt), s.x)
-        x, steps = _iterate(p, x)
-        x, defect = _polished(p, x)
-        return _Attempt(x, defect, s.attempt + 1, s.steps + steps)
+        found = _iterate(p, x)
+        return _Attempt(found.x, found.defect, s.attempt + 1, s.steps + found.steps)
 
     infinite = jnp.asarray(np.inf, jnp.finfo(x.dtype).dtype)
     end = lax.while_loop(unfinished, attempt, _Attempt(x, infinite, jnp.int32(0), jnp.int32(0)))
-    return end.x, end.defect <= DEFICIENT, end.steps
+    return end.x, end.defect <= enough, end.steps
 
 
 def _power_of_two(largest: Array) -> tuple[Array, Array]:
@@ -296,9 +306,7 @@ def polar(r: ResolvedPolar, ctx: Array, a: Array, *, want_h: bool) -> list[Array
     keep = lambda x: jnp.where(good, x, jnp.asarray(jnp.nan, x.dtype))  # noqa: E731
     results = [keep(unitary)]
     if want_h:
-        h = p.gram(u, x)
-        h = 0.5 * (h + p.adjoint(h))
-        results.append(keep(h * up.astype(h.dtype)))
+        results.append(keep(p.hermitian(u, x) * up.astype(x.dtype)))
     place = lax.iota(jnp.int32, 8)
     position = jnp.where(kind == NO_CONVERGENCE, steps, 0)
     info = jnp.where(place == 0, kind, jnp.where(place == 1, position, 0))

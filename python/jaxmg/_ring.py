@@ -6,6 +6,7 @@ operand, or the sums for the blocks of the result, go round the ring of ranks.
     times             C = A B      each block of B meets its columns of A
     times_transposed  C = A B^T    each block of B gives its columns of C
     transposed_times  C = A^T B    each block of C collects one term on every rank
+    hermitian_times   C = A^H B    the same where C is Hermitian, from half of its blocks
 
 A matrix of `size` rows has ceil(size / ranks) on each rank. What the last ranks hold beyond them
 is not read, and is zero in results.
@@ -22,6 +23,9 @@ from jax import Array, lax
 from ._dot import contract
 from ._layout import Layout
 from ._vma import vary, varying
+
+STRIPS = 16  # into which columns are cut where half of the blocks are made: 9 of 16 are then
+LEAST_STRIP = 256  # columns, below which products would be too small
 
 
 def block_rows(layout: Layout, size: int) -> int:
@@ -131,6 +135,73 @@ def transposed_times(layout: Layout, rank: Any, a: Array, b: Array, size: int) -
 
     out: Array = _steps(layout, body, term(0))
     return out
+
+
+def strips(layout: Layout, size: int) -> int:
+    """Into how many strips hermitian_times cuts the columns of each rank."""
+    return max(1, min(STRIPS // layout.ranks, block_rows(layout, size) // LEAST_STRIP))
+
+
+def _cut_in_strips(layout: Layout, x: Array, count: int) -> Array:
+    """`x` with zeros behind the columns of each rank, so that they are `count` strips."""
+    width = block_rows(layout, x.shape[1])
+    x = _pad_columns(x, layout.ranks * width)
+    if width % count == 0:
+        return x
+    x = x.reshape(x.shape[0], layout.ranks, width)
+    x = jnp.pad(x, ((0, 0), (0, 0), (0, -width % count)))
+    return x.reshape(x.shape[0], -1)
+
+
+def hermitian_times(
+    layout: Layout, rank: Any, a: Array, b: Array, size: int, count: int = 0
+) -> Array:
+    """Rows of A^H B for A and B of one shape whose product is Hermitian. `size`: rows of both.
+
+    The columns are cut into S strips, `count` for each rank. Strip s of the rows of C is worked
+    out for strips s, s + 1, ... s + S / 2 of its columns, cyclically: every block or its mirror
+    image, with the same work for each strip. Blocks that are their own images, and those S / 2
+    away, which are there twice, count half; C is what is there plus its adjoint.
+    """
+    count = count or strips(layout, a.shape[1])
+    total = layout.ranks * count
+    if total < 3:
+        return transposed_times(layout, rank, jnp.conj(a), b, size)
+    a, b = true_rows(layout, rank, a, size), true_rows(layout, rank, b, size)
+    columns, width = a.shape[1], block_rows(layout, a.shape[1])
+    a, b = _cut_in_strips(layout, jnp.conj(a), count), _cut_in_strips(layout, b, count)
+    strip, half = a.shape[1] // total, total // 2
+    b = jnp.concatenate([b, b[:, : half * strip]], axis=1)
+
+    def strip_of(x: Array, owner: Any, k: int, wide: int) -> Array:
+        return lax.dynamic_slice_in_dim(x, (owner * count + k) * strip, wide * strip, axis=1)
+
+    def term(step: Any) -> Array:
+        owner = (rank - 1 - step) % layout.ranks
+        rows = [
+            _dot(strip_of(a, owner, k, 1), strip_of(b, owner, k, half + 1), 0, 0)
+            for k in range(count)
+        ]
+        return jnp.concatenate(rows, axis=0)
+
+    def body(step: Any, sum_: Array) -> Array:
+        return _pass_on(layout, sum_, 1) + term(step)
+
+    upper = _steps(layout, body, term(0)) if layout.ranks > 1 else term(0)
+    distance = lax.iota(jnp.int32, (half + 1) * strip) // strip
+    twice = (distance == 0) | (2 * distance == total)
+    upper = upper * jnp.where(twice, 0.5, 1).astype(upper.dtype)
+    empty = vary(jnp.zeros((strip, (total + half) * strip), upper.dtype), varying(upper))
+    placed = []
+    for k in range(count):
+        start, block = (rank * count + k) * strip, upper[k * strip : (k + 1) * strip]
+        placed.append(lax.dynamic_update_slice_in_dim(empty, block, start, axis=1))
+    out = jnp.concatenate(placed, axis=0)
+    wrapped = out[:, total * strip :]
+    out = out[:, : total * strip].at[:, : half * strip].add(wrapped)
+    out = out.reshape(count * strip, layout.ranks, count * strip)[:width, :, :width]
+    out = out.reshape(width, layout.ranks * width)[:, :columns]
+    return out + transposed(layout, rank, jnp.conj(out), columns)
 
 
 def transposed(layout: Layout, rank: Any, a: Array, size: int) -> Array:

@@ -32,9 +32,9 @@ from ._eig import NO_TANGENT, inverse_gaps, rounding
 from ._eig_primitives import ResolvedEig, resolve_eig, syevd_p
 from ._matmul import Ring
 from ._operands import on_all_devices
+from ._polar_place import ResolvedPolar
 from ._polar_primitives import polar_p
 from ._polar_rules import inverse_sums
-from ._qdwh import ResolvedPolar
 
 
 @dataclasses.dataclass(frozen=True)

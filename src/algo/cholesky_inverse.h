@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "algo/diagonal_tiles.h"
 #include "algo/mirror.h"
 #include "algo/panel_stream.h"
 #include "algo/rank.h"
@@ -23,15 +24,18 @@ namespace jaxmg {
 template <class Device, class T>
 class CholeskyInverse {
  public:
-  CholeskyInverse(Rank<Device>& rank, const Distribution& dist, T* a)
+  // inverse: those of the diagonal tiles, as cholesky_factor left them for solutions.
+  CholeskyInverse(Rank<Device>& rank, const Distribution& dist, const T* inverse, T* a)
       : rank_(rank),
         dist_(dist),
         me_(rank.comm.rank()),
         n_(dist.size()),
         a_(a),
+        inverse_(inverse),
         block_(rank.workspace.template get<T>(Buffer::row_block)) {}
 
   void run() {
+    invert_diagonal();
     PanelStream<Device, T>(rank_, dist_, a_).for_each([this](Step k, const auto& panel) {
       Watch watch(rank_.observer, me_, Observer::Task::update, *k, 2 * dist_.steps());
       invert_step(k, panel);
@@ -58,35 +62,44 @@ class CholeskyInverse {
     return panel.view() + packed_position(panel.ranges(), row);
   }
 
-  // L W = I, columns of W in place of those of L. R is what is left of the right-hand side:
-  //   W_kj = inv(L_kk) R_kj,            R_ij -= L_ik W_kj          for own columns j < k, i > k
-  //   R_ik = -L_ik inv(L_kk),           W_kk = inv(L_kk)           if column k is mine
+  // The diagonal tiles of L are needed by their inverses alone: products are faster than solves.
+  void invert_diagonal() {
+    auto& lane = rank_.lanes.update;
+    const Size nb = dist_.tile_size();
+    T* const work = rank_.workspace.template get<T>(Buffer::panel_even);
+    for_each_diagonal_tile(dist_, me_, a_, inverse_, [&](Tile tile, T* diagonal, const T* inverse) {
+      const Size w = dist_.rows(tile);
+      Device::template fill<T>(lane, w, w, T(0), T(1), block_, w);
+      Device::template solve_diagonal<T>(lane, Op::none, w, w, diagonal, n_, inverse, nb, block_, w,
+                                         work);
+      Device::template copy<T>(lane, w, w, block_, w, diagonal, n_);
+    });
+  }
+
+  // L W = I, columns of W in place of those of L, inv(L_kk) = W_kk in that of L_kk. R is what is
+  // left of the right-hand side:
+  //   W_kj = W_kk R_kj,         R_ij -= L_ik W_kj          for own columns j < k, i > k
+  //   R_ik = -L_ik W_kk                                    if column k is mine
   void invert_step(Step k, const PanelType& panel) {
     auto& lane = rank_.lanes.update;
     const Tile tile = dist_.tile(k);
     const Size w = dist_.rows(tile);
     const GlobalIndex row = dist_.global_begin(tile);
-    const T* const l_kk = place(panel, row);
+    const T* const w_kk = place(panel, row);
     const Size before = columns_before(k);
     T* const w_k = rows(row, LocalTile(0));
-    Device::template trsm<T>(lane, Side::left, Uplo::lower, Op::none, Diag::non_unit, w, before,
-                             T(1), l_kk, panel.rows(), w_k, n_);
+    Device::template copy<T>(lane, w, before, w_k, n_, block_, w);
+    Device::template gemm<T>(lane, Op::none, Op::none, w, before, w, T(1), w_kk, panel.rows(),
+                             block_, w, T(0), w_k, n_);
     for (const RowRange& r : dist_.rows_from(k + 1)) {
-      Device::template gemm<T>(lane, Op::none, Op::none, r.count, before, w, T(-1),
-                               place(panel, r.begin), panel.rows(), w_k, n_, T(1),
-                               rows(r.begin, LocalTile(0)), n_);
+      const T* const l = place(panel, r.begin);
+      Device::template gemm<T>(lane, Op::none, Op::none, r.count, before, w, T(-1), l, panel.rows(),
+                               w_k, n_, T(1), rows(r.begin, LocalTile(0)), n_);
+      if (tile.rank == me_) {
+        Device::template gemm<T>(lane, Op::none, Op::none, r.count, w, w, T(-1), l, panel.rows(),
+                                 w_kk, panel.rows(), T(0), rows(r.begin, tile.local), n_);
+      }
     }
-    if (tile.rank != me_) {
-      return;
-    }
-    for (const RowRange& r : dist_.rows_from(k + 1)) {
-      Device::template trsm<T>(lane, Side::right, Uplo::lower, Op::none, Diag::non_unit, r.count, w,
-                               T(-1), l_kk, panel.rows(), rows(r.begin, tile.local), n_);
-    }
-    T* const diagonal = rows(row, tile.local);
-    Device::template fill<T>(lane, w, w, T(0), T(1), diagonal, n_);
-    Device::template trsm<T>(lane, Side::left, Uplo::lower, Op::none, Diag::non_unit, w, w, T(1),
-                             l_kk, panel.rows(), diagonal, n_);
   }
 
   // X_kj = sum_l>=k W_lk^H W_lj for own columns j <= k, in place of W_kj, which is not needed
@@ -112,14 +125,16 @@ class CholeskyInverse {
   int me_;
   Size n_;
   T* a_;
+  const T* inverse_;
   T* block_;  // tile x L
 };
 
-// a: the factor that cholesky_factor left; a <- A^-1, all of it; NaN if the factorisation failed.
+// a, tile_inverse: what cholesky_factor left; a <- A^-1, all of it; NaN if the factorisation
+// failed.
 template <class Device, class T>
-void cholesky_inverse(Rank<Device>& rank, const Info* info, T* a) {
+void cholesky_inverse(Rank<Device>& rank, const T* tile_inverse, const Info* info, T* a) {
   const Distribution dist = rank.plan.distribution();
-  CholeskyInverse<Device, T>(rank, dist, a).run();
+  CholeskyInverse<Device, T>(rank, dist, tile_inverse, a).run();
   Device::template fill_if_failed<T>(rank.lanes.update, info, dist.size(), dist.capacity(),
                                      T(std::numeric_limits<Real<T>>::quiet_NaN()), a, dist.size());
 }

@@ -49,7 +49,7 @@ void run_routine(Rank<Device>& rank, const CallKind& kind, const Operands& o) {
     case Routine::locate:
       return first_failing_minor<Device, T>(rank, matrix, saved_diagonal, o.info);
     case Routine::potri:
-      return cholesky_inverse<Device, T>(rank, o.info, matrix);
+      return cholesky_inverse<Device, T>(rank, tile_inverse, o.info, matrix);
     case Routine::cyclic:
       return kind.inverse ? from_cyclic<Device, T>(rank, q.n, plan.tile(), q.columns, matrix)
                           : to_cyclic<Device, T>(rank, q.n, plan.tile(), q.columns, matrix);

@@ -175,7 +175,7 @@ struct Run {
   Matrix<T> inverted() {
     const Plan plan(make_request(Routine::potri));
     each_rank(plan, [&](Rank<Device>& rank, std::size_t r) {
-      cholesky_inverse<Device, T>(rank, &info[r], shard[r].data());
+      cholesky_inverse<Device, T>(rank, inverse[r].data(), &info[r], shard[r].data());
     });
     return gathered();
   }
