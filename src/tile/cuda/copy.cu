@@ -75,6 +75,21 @@ void Cuda::copy(Lane& lane, Size m, Size n, const T* src, Size lds, T* dst, Size
       [=] __device__(Size i, Size j, DeviceType<T> x) { to[i + j * ldd] = x; });
 }
 
+template <class T, class U>
+void Cuda::convert(Lane& lane, Size m, Size n, const T* src, Size lds, U* dst, Size ldd) {
+  const DeviceType<T>* from = on_device(src);
+  DeviceType<U>* to = on_device(dst);
+  move_each(
+      lane, m, n, [=] __device__(Size i, Size j) { return from[i + j * lds]; },
+      [=] __device__(Size i, Size j, DeviceType<T> x) {
+        if constexpr (is_complex_v<T>) {
+          to[i + j * ldd] = {static_cast<Real<U>>(x.re), static_cast<Real<U>>(x.im)};
+        } else {
+          to[i + j * ldd] = static_cast<U>(x);
+        }
+      });
+}
+
 template <class T>
 void Cuda::copy_blocks(Lane& lane, Size m, Size n, Size count, const T* src, Size lds,
                        Size src_step, T* dst, Size ldd, Size dst_step) {
@@ -193,5 +208,12 @@ JAXMG_INSTANTIATE(std::complex<double>)
 #undef JAXMG_INSTANTIATE
 template void Cuda::copy<std::int32_t>(Lane&, Size, Size, const std::int32_t*, Size, std::int32_t*,
                                        Size);
+
+template void Cuda::convert(Lane&, Size, Size, const float*, Size, double*, Size);
+template void Cuda::convert(Lane&, Size, Size, const double*, Size, float*, Size);
+template void Cuda::convert(Lane&, Size, Size, const std::complex<float>*, Size,
+                            std::complex<double>*, Size);
+template void Cuda::convert(Lane&, Size, Size, const std::complex<double>*, Size,
+                            std::complex<float>*, Size);
 
 }  // namespace jaxmg::tile

@@ -58,6 +58,16 @@ struct Cuda {
   template <class T>
   static void multiply_both(Lane& lane, Size m, Size n, const T* a, Size lda, const T* v,
                             const T* w, T* y, T* z, T* work, Size count);
+  // Rows that fit into the registers of a thread block.
+  template <class T>
+  static constexpr Size gradient_columns = 4096 * 8 / static_cast<Size>(sizeof(T));
+  template <class T>
+  static void gradient(Lane& lane, Size n, Size m, const T* a, Size lda, const T* x, const T* d,
+                       T* g, T* work, Size count);
+  template <class T>
+  static void row_norms(Lane& lane, Size m, Size n, const T* a, Size lda, Real<T>* result);
+  template <class T, class U>
+  static void convert(Lane& lane, Size m, Size n, const T* src, Size lds, U* dst, Size ldd);
   static void split(Lane& lane, Size m, Size n, const float* src, Size lds, Half* dst, Size ldd);
   static void subtract_split_product(Lane& lane, Size m, Size n, Size k, const Half* a,
                                      const Half* b, Size ld, Size stride_a, Size stride_b, float* c,
