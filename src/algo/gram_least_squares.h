@@ -70,7 +70,9 @@ class GramLeastSquares {
   void factor(Info* info) {
     Watch watch(rank_.observer, rank_.comm.rank(), Observer::Task::update, 0, 2);
     auto& lane = rank_.lanes.update;
+    stage("Gram matrix");
     products_.gram(factor_, ld());
+    stage("factor");
     constexpr Size reals = sizeof(W) / sizeof(R);
     Device::template copy<R>(lane, 1, n_, reinterpret_cast<const R*>(factor_), reals * (ld() + 1),
                              sizes_, 1);
@@ -112,6 +114,7 @@ class GramLeastSquares {
     W* const g = correction_;
     W* const y = correction_ + k_ * n_;
     Device::template copy<T>(lane, k_, local_, b, nrhs_, d_, k_);
+    stage("products with A");
     T* const sums = own_precision() ? reinterpret_cast<T*>(g) : gradient_;
     products_.gradient(k_, i == 0 ? nullptr : x_, d_, sums);
     widen(sums, g);
@@ -119,6 +122,7 @@ class GramLeastSquares {
       auto summed = rank_.comm.all_reduce(lane, g, k_ * n_, dtype_of<W>, Reduction::sum);
       lane.wait(summed);
     }
+    stage("corrections");
     Device::template gemm<W>(lane, Op::none, Op::none, k_, n_, n_, W(1), g, k_, inverse(), ld(),
                              W(0), y, k_);
     Device::template row_norms<W>(lane, k_, n_, y, k_, slopes(i));
@@ -126,6 +130,8 @@ class GramLeastSquares {
                              ld(), W(0), g, k_);
     add_to_solution(i == 0, g, y);
   }
+
+  void stage(const char* name) const { rank_.observer.stage(rank_.comm.rank(), name); }
 
   static constexpr bool own_precision() { return std::is_same_v<T, W>; }
 

@@ -56,6 +56,15 @@ __global__ void mirror_kernel(Size n, D* a, Size lda) {
   }
 }
 
+template <class R, class S>
+__device__ void convert_element(R from, S& to) {
+  to = static_cast<S>(from);
+}
+template <class R, class S>
+__device__ void convert_element(DeviceComplex<R> from, DeviceComplex<S>& to) {
+  to = {static_cast<S>(from.re), static_cast<S>(from.im)};
+}
+
 }  // namespace
 
 template <class T>
@@ -81,13 +90,7 @@ void Cuda::convert(Lane& lane, Size m, Size n, const T* src, Size lds, U* dst, S
   DeviceType<U>* to = on_device(dst);
   move_each(
       lane, m, n, [=] __device__(Size i, Size j) { return from[i + j * lds]; },
-      [=] __device__(Size i, Size j, DeviceType<T> x) {
-        if constexpr (is_complex_v<T>) {
-          to[i + j * ldd] = {static_cast<Real<U>>(x.re), static_cast<Real<U>>(x.im)};
-        } else {
-          to[i + j * ldd] = static_cast<U>(x);
-        }
-      });
+      [=] __device__(Size i, Size j, DeviceType<T> x) { convert_element(x, to[i + j * ldd]); });
 }
 
 template <class T>

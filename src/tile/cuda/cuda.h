@@ -58,9 +58,9 @@ struct Cuda {
   template <class T>
   static void multiply_both(Lane& lane, Size m, Size n, const T* a, Size lda, const T* v,
                             const T* w, T* y, T* z, T* work, Size count);
-  // Rows that fit into the registers of a thread block.
+  // What fits into the registers of a thread block.
   template <class T>
-  static constexpr Size gradient_columns = 4096 * 8 / static_cast<Size>(sizeof(T));
+  static constexpr Size gradient_columns = sizeof(T) <= 8 ? 4096 : 2048;
   template <class T>
   static void gradient(Lane& lane, Size n, Size m, const T* a, Size lda, const T* x, const T* d,
                        T* g, T* work, Size count);
