@@ -50,17 +50,16 @@ __global__ void __launch_bounds__(kThreads, 2)
     gradient_kernel(int n, Size m, const D* a, Size lda, const D* x, const D* d, D* shares) {
   constexpr int group = kWhole ? kThreads : kWarp;
   constexpr int groups = kThreads / group;
+  __shared__ D of_x[kRows * group];
   __shared__ D of_groups[2][kWarps][kColumns];
   __shared__ D partial[kWhole ? 1 : groups][kWhole ? 1 : kRows * kWarp];
   const int lane = static_cast<int>(threadIdx.x) % group;
   const int mine = static_cast<int>(threadIdx.x) / group;
-  D of_x[kRows];
   D sums[kRows] = {};
-#pragma unroll
-  for (int e = 0; e < kRows; ++e) {
-    const int i = lane + e * group;
-    of_x[e] = x && i < n ? x[i] : D{};
+  for (int i = static_cast<int>(threadIdx.x); i < kRows * group; i += kThreads) {
+    of_x[i] = x && i < n ? x[i] : D{};
   }
+  __syncthreads();
   const Size step = static_cast<Size>(gridDim.x) * groups * kColumns;
   int turn = 0;
   for (Size j = (static_cast<Size>(blockIdx.x) * groups + mine) * kColumns; j < m; j += step) {
@@ -79,7 +78,7 @@ __global__ void __launch_bounds__(kThreads, 2)
       product[u] = D{};
 #pragma unroll
       for (int e = 0; e < kRows; ++e) {
-        product[u] = product[u] + held[u][e] * of_x[e];
+        product[u] = product[u] + held[u][e] * of_x[lane + e * group];
       }
     }
     if (x) {
