@@ -28,6 +28,7 @@ _ROUTINES = """
     trsm cholupdate
     getri
     posv gesv
+    gels
 """
 ROUTINES = {name: i for i, name in enumerate(_ROUTINES.split())}
 RELABELLED, NATURAL = 0, 1  # orders of elimination

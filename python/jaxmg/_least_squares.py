@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from typing import Any
 
 import jax
@@ -32,6 +33,10 @@ from ._qr_api import check_rectangular, layout_of
 from ._qr_layout import QrLayout, resolve_qr
 from ._resolve import check_specs, is_concrete
 
+VARIABLE = "JAXMG_LEAST_SQUARES"
+# Rows of a device, as a multiple of the columns, from which a Gram matrix pays.
+TALL = 4
+
 
 @dataclasses.dataclass(frozen=True)
 class Call:
@@ -41,11 +46,13 @@ class Call:
         r: the factorisation, of A if it is tall, else of A^H.
         wide: whether it is of A^H.
         decide: whether singular values decide about the rank.
+        gram: whether the Gram matrix is tried before there is a factorisation.
     """
 
     r: QrLayout
     wide: bool
     decide: bool = False
+    gram: bool = False
 
 
 @dataclasses.dataclass
@@ -69,6 +76,9 @@ def solve(call: Call, a: Array, b: Array, rcond: Any = None) -> Solution:
     r = call.r
     b = gathered(r.layout, on_mesh(r.layout, b)) if call.wide else on_mesh(r.layout, b)
     t = _lstsq.enter_adjoint(r, a) if call.wide else _qr.enter(r, a)
+    if call.gram:
+        b = reshard(r.layout, pad_rows(b, r.padded_rows), r.layout.rows_spec)
+        return Solution(*_lstsq.by_gram(r, t, b))
     tall = _lstsq.Tall(_qr.factor(r, t))
     out = Solution()
     if call.decide:
@@ -89,6 +99,24 @@ def solve(call: Call, a: Array, b: Array, rcond: Any = None) -> Solution:
 def _squares(residual: Array) -> Array:
     """Squared norms of the columns."""
     return jnp.sum(jnp.real(residual * jnp.conj(residual)), axis=0)
+
+
+def setting() -> bool | None:
+    """What the environment says: Gram matrices never, wherever they can be, or nothing."""
+    text = os.environ.get(VARIABLE, "")
+    if text not in ("", "qr", "gram"):
+        raise ValueError(f"{VARIABLE}: got {text!r}; accepted are 'qr' and 'gram'.")
+    return None if not text else text == "gram"
+
+
+def gram_pays(r: QrLayout) -> bool:
+    """Whether a tall matrix is so tall that its Gram matrix is worth a try.
+
+    Every device factors the Gram matrix for itself, and should need less time for that than for its
+    rows of A.
+    """
+    chosen = setting()
+    return r.m >= TALL * r.n * r.layout.ranks if chosen is None else chosen
 
 
 run = jax.jit(solve, static_argnums=0)
@@ -119,7 +147,11 @@ def prepare(
         return None, a, b
     wide = m < n
     r = resolve_qr(layout, max(m, n), min(m, n), dtype, tile=tile)
-    return Call(r, wide), place_matrix(a, layout, m), place_rhs(b, layout)
+    return (
+        Call(r, wide, gram=not wide and gram_pays(r)),
+        place_matrix(a, layout, m),
+        place_rhs(b, layout),
+    )
 
 
 def finish(call: Call, x: Array, vector: bool) -> Array:
@@ -197,7 +229,9 @@ def least_squares(
     eager = is_concrete(a) and is_concrete(b)
     vector = b.ndim == 1
     count = 1 if vector else b.shape[1]
-    check_qr_memory("least_squares", call.r, count, in_place=donate or not eager)
+    stages = "gels" if call.gram else ""
+    in_place = donate or not eager
+    check_qr_memory("least_squares", call.r, count, in_place=in_place, stages=stages)
     b = b[:, None] if vector else b
     with calling_on(call.r.layout):
         if donate and eager:

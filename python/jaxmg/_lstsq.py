@@ -5,7 +5,8 @@ m < n. Two operations do everything, each the adjoint of the other:
 
     least(b) = T^+ b = R^-1 Q^H b,        norm(c) = (T^+)^H c = Q R^-H c
 
-least_squares(A, b) is least(b) for T = A and norm(b) for T = A^H.
+least_squares(A, b) is least(b) for T = A and norm(b) for T = A^H. Where T is tall enough, least(b)
+is found without a factor if no derivative is asked for.
 
 Derivatives come from the Hermitian system
 
@@ -33,9 +34,9 @@ from jax import Array, lax
 from . import _qr
 from ._cholesky import Factor
 from ._dot import dot
-from ._operands import constrain_rows, gathered, on_mesh, pad_rows, reshard
+from ._operands import constrain_rows, gathered, on_all_devices, on_mesh, pad_rows, reshard
 from ._qr_layout import QrLayout
-from ._qr_primitives import geqrs_p, ormqr_p
+from ._qr_primitives import gels_p, geqrs_p, ormqr_p
 
 
 class Core(NamedTuple):
@@ -134,6 +135,21 @@ def _least_squares_jvp(r: QrLayout, primals: Sequence[Any], tangents: Sequence[A
     g = -_qr.adjoint_product(r, dt, b - dot(t, x))
     _, dx = _solve_augmented(r, t, tall, f, g)
     return (x, info), (dx, _no_tangent(info))
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
+def by_gram(r: QrLayout, t: Array, b: Array) -> tuple[Array, Array]:
+    """The same with no factor: by the Gram matrix of T, where that is safe."""
+    x, info = gels_p.bind(*map(lax.stop_gradient, (t, b)), r=r)
+    return x, on_all_devices(r.layout, info)
+
+
+@by_gram.defjvp
+def _by_gram_jvp(r: QrLayout, primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
+    # Derivatives want a factor, with which the value then comes at little cost.
+    t, b = primals
+    tall = Tall(_qr.factor(r, t))
+    return jax.jvp(lambda t, b: least_squares(r, t, b, tall), (t, b), tuple(tangents))
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))

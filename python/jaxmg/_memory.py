@@ -38,13 +38,13 @@ STAGES = {
     "solve_triangular": ("trsm",),
     "cho_update": ("cholupdate",),
 }
-# The same for solutions that are made together with the factor.
-TOGETHER = {"posv": ("posv",), "gesv": ("gesv",)}
+# The same for solutions that are made together with the factor, or without one if that will do.
+TOGETHER = {"posv": ("posv",), "gesv": ("gesv",), "gels": ("gels", "geqrf", "geqrs")}
 _ALL_STAGES = STAGES | TOGETHER
 # Routines that take rows in their own order.
 _NATURAL = ("cholesky", "solve_triangular")
 # Calls on matrices of n rows and another number of columns.
-_RECTANGULAR = ("geqrf", "orgqr", "geqrs")
+_RECTANGULAR = ("geqrf", "orgqr", "geqrs", "gels")
 WARN_ABOVE = 0.95
 # Bytes that any device has: what needs no more is not looked at.
 NEGLIGIBLE = 1 << 26
@@ -277,9 +277,11 @@ def _qr_needed(routine: str, r: QrLayout, nrhs: int, in_place: bool) -> int:
     )
 
 
-def check_qr_memory(routine: str, r: QrLayout, nrhs: int, *, in_place: bool) -> None:
+def check_qr_memory(
+    routine: str, r: QrLayout, nrhs: int, *, in_place: bool, stages: str = ""
+) -> None:
     """Refuses what cannot fit and warns of what hardly does; see check_memory."""
-    stages = routine if routine in STAGES else "least_squares"
+    stages = stages or (routine if routine in STAGES else "least_squares")
     needed = _qr_needed(stages, r, nrhs, in_place)
     if needed < NEGLIGIBLE:
         return

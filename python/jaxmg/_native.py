@@ -38,6 +38,7 @@ TARGETS = (
     "jaxmg_orgqr",
     "jaxmg_qr_r",
     "jaxmg_geqrs",
+    "jaxmg_gels",
     "jaxmg_syevd",
     "jaxmg_mirror",
     "jaxmg_trsm",

@@ -54,6 +54,7 @@ _NAMES = {
     "orgqr": "Q and R",
     "qr_r": "R",
     "geqrs": "least squares",
+    "gels": "least squares",
     "syevd": "eigenvalues",
     "trsm": "triangular solution",
     "cholupdate": "update of a factor",

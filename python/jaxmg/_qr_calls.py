@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
-from jax import Array
+from jax import Array, lax
 
 from ._calls import call
 from ._qr_layout import QrLayout
@@ -53,6 +53,30 @@ def ormqr(
         adjoint=int(adjoint),
     )
     return [out]
+
+
+def gels(r: QrLayout, ctx: Array, a: Array, b: Array) -> list[Array]:
+    """A^+ b by a Gram matrix, whole on every rank, and info, which says if that is no use."""
+    results = (Shape((r.n, b.shape[1]), b.dtype), _INFO)
+    return list(call("jaxmg_gels", results, {}, ctx, a, b, n=r.m, tile=r.tile))
+
+
+def least_squares(r: QrLayout, ctx: Array, a: Array, b: Array) -> list[Array]:
+    """A^+ b, whole on every rank, and info: by a Gram matrix, or else by a QR factorisation."""
+
+    def by_qr(x: Array, info: Array, a: Array, b: Array) -> list[Array]:
+        del x
+        work, aux, info = geqrf(r, ctx, a)
+        return geqrs(r, ctx, work, aux, info, b, adjoint=False)
+
+    def as_it_is(x: Array, info: Array, a: Array, b: Array) -> list[Array]:
+        del a, b
+        return [x, info]
+
+    x, info = gels(r, ctx, a, b)
+    # All ranks have the same info.
+    out: list[Array] = lax.cond(info[0] != 0, by_qr, as_it_is, x, info, a, b)
+    return out
 
 
 def geqrs(

@@ -245,3 +245,26 @@ geqrs_p = define(
     _geqrs_types,
     batch_rhs_operation,
 )
+
+
+# --- least squares without a factor that is kept ---------------------------------------------
+
+
+def _gels_one_device(r: QrLayout, a: Array, b: Array) -> list[Array]:
+    return list(gels_p.bind(a[: r.m], b[: r.m], r=r.on_one_rank))
+
+
+gels_p = define(
+    "jaxmg_gels",
+    Operation(
+        block=_qr_calls.least_squares,
+        one_device=_gels_one_device,
+        pad=lambda r, a, b: [pad_rows(a, r.padded_rows), pad_rows(b, r.padded_rows)],
+        specs=lambda layout: ((rows_spec(layout),) * 2, (REPLICATED, REPLICATED)),
+    ),
+    lambda a, b, *, r: [
+        typed(a, r.layout, (r.n, b.shape[1]), a.dtype, REPLICATED),
+        typed(a, r.layout, (8,), jnp.int32, REPLICATED),
+    ],
+    batch_rhs_operation,
+)

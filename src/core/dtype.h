@@ -28,6 +28,11 @@ constexpr bool is_complex(DType t) {
   return t == DType::c64 || t == DType::c128;
 }
 
+// The type of double precision.
+constexpr DType wide_of(DType t) {
+  return is_complex(t) ? DType::c128 : DType::f64;
+}
+
 // The type of real and imaginary parts.
 constexpr DType real_of(DType t) {
   return t == DType::c64 ? DType::f32 : t == DType::c128 ? DType::f64 : t;
@@ -67,5 +72,8 @@ template <class T>
 inline constexpr DType dtype_of = TypeTraits<T>::dtype;
 template <class T>
 inline constexpr bool is_complex_v = !std::is_same_v<T, Real<T>>;
+// The type of double precision.
+template <class T>
+using Wide = std::conditional_t<is_complex_v<T>, std::complex<double>, double>;
 
 }  // namespace jaxmg

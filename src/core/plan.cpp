@@ -293,6 +293,11 @@ double Plan::flops() const {
       return unit * n * n * k;
     case Routine::cholupdate:
       return unit * 2.0 * n * n * k;
+    case Routine::gels: {
+      // Half of a Gram matrix, and products with A: two to begin with, and two for each correction.
+      const double c = static_cast<double>(request_.columns);
+      return unit * n * c * (c + 6.0 * k);
+    }
     case Routine::geqrf:
     case Routine::ormqr:
     case Routine::orgqr:
@@ -390,6 +395,16 @@ std::string_view name(Buffer buffer) {
                                                           "back_products",
                                                           "secular_block",
                                                           "scalars",
+                                                          "gram_parts",
+                                                          "gram_blocks",
+                                                          "gram_factor",
+                                                          "ones",
+                                                          "wide_columns",
+                                                          "gradient",
+                                                          "gradient_parts",
+                                                          "correction",
+                                                          "solution_columns",
+                                                          "sizes",
                                                           "eigen_work",
                                                           "library"});
   static_assert(names.size() == static_cast<std::size_t>(Buffer::library) + 1);

@@ -100,6 +100,16 @@ enum class Buffer {
   back_products,        // products in the back-transformation
   secular_block,        // some eigenvectors of a secular equation
   scalars,              // doubles that ranks tell each other
+  gram_parts,           // of blocks of a Gram matrix, one for each run of rows
+  gram_blocks,          // block columns of its lower half, one behind the other
+  gram_factor,          // 2 n x n: its Cholesky factor L, and inv(L)^H below it
+  ones,                 // a vector of them in each precision
+  wide_columns,         // rows of A in double precision
+  gradient,             // k x n: A^H times residuals, in A's precision
+  gradient_parts,       // sums of it not yet added up
+  correction,           // 2 k x n: A^H r, then the correction of the solution; and what is between
+  solution_columns,     // k x n: x
+  sizes,                // real numbers on which ranks decide
   eigen_work,           // what tile operations of eigenproblems work in
   library,              // what the libraries of the lanes work in
 };
@@ -216,8 +226,21 @@ Size rhs_rows(Size eliminated_rhs);
 bool is_lu(Routine routine);
 // getrf, gesv
 bool factors_by_lu(Routine routine);
-// geqrf, ormqr, orgqr, qr_r, geqrs
+// geqrf, ormqr, orgqr, qr_r, geqrs, gels
 bool is_qr(Routine routine);
+
+// How the Gram matrix of gels is summed: `parts` runs of rows at once, their blocks of columns
+// being of the width of the tile; and rows that are taken to double precision together (0: they
+// have it).
+struct GramCut {
+  Size parts = 1;
+  Size rows = 0;
+};
+// A run has so many of them, unless there are fewer in all.
+inline constexpr Size kLeastGramRows = 2048;
+GramCut gram_cut(const PlanRequest& request, Size tile);
+// The most blocks of a GPU's kernel that has A^H (b - A x) in parts.
+inline constexpr Size kGradientBlocks = 264;
 
 // The most rows of a block that a QR factorisation makes orthonormal; 0 for other routines.
 Size orthonormal_rows(const PlanRequest& request, Size tile);

@@ -63,7 +63,8 @@ void add_redistribution_entries(const PlanRequest& request, const Decisions& dec
 Size choose_reflector_group(const PlanRequest& request, Size tile);
 void add_eigen_entries(const PlanRequest& request, const Decisions& decided, EntryList& list);
 
-// geqrf, ormqr, orgqr, qr_r, geqrs: n is the number of rows; nrhs, for orgqr, that of columns of Q.
+// geqrf, ormqr, orgqr, qr_r, geqrs, gels: n is the number of rows; nrhs, for orgqr, that of columns
+// of Q.
 void add_qr_entries(const PlanRequest& request, const Decisions& decided, EntryList& list);
 // Columns that a QR factorisation eliminates together.
 Size choose_qr_tile(const PlanRequest& request);

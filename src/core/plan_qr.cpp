@@ -18,6 +18,7 @@ bool is_qr(Routine routine) {
     case Routine::orgqr:
     case Routine::qr_r:
     case Routine::geqrs:
+    case Routine::gels:
       return true;
     default:
       return false;
@@ -42,9 +43,48 @@ Size choose_qr_tile(const PlanRequest& q) {
   return std::min({tile, rows, small});
 }
 
+// Enough runs of rows to keep a device busy with the blocks of a Gram matrix; short ones would cost
+// more in adding up than they are worth.
+GramCut gram_cut(const PlanRequest& q, Size tile) {
+  const Size rows = ceil_div(q.n, q.ranks);
+  const Size blocks = ceil_div(q.columns, tile);
+  const Size wanted = q.platform == Platform::cuda ? ceil_div(528, blocks) : Size{16};
+  const Size parts = std::clamp<Size>(rows / kLeastGramRows, 1, wanted);
+  const bool widened = wide_of(q.type) != q.type;
+  return {parts, widened ? std::min(rows, parts * kLeastGramRows) : 0};
+}
+
+namespace {
+
+void add_gels_entries(const PlanRequest& q, const Decisions& decided, EntryList& list) {
+  const Size rows = ceil_div(q.n, q.ranks), n = q.columns, block = decided.rhs_block;
+  const Size tile = std::min(decided.tile, n);
+  const DType t = q.type, wide = wide_of(t);
+  const GramCut cut = gram_cut(q, decided.tile);
+  list.argument(Buffer::matrix, t, rows * n);
+  list.result(Buffer::right_hand_side, t, std::max(rows, n) * q.nrhs);
+  list.scratch(Buffer::gram_parts, wide, (cut.parts + 1) * n * tile);
+  list.scratch(Buffer::gram_blocks, wide, ceil_div(n * (n + tile), 2));
+  list.scratch(Buffer::gram_factor, wide, 2 * n * n);
+  list.scratch(Buffer::ones, wide, 2 * (cut.parts + 1));
+  list.scratch(Buffer::wide_columns, wide, cut.rows * n);
+  list.scratch(Buffer::local_rhs, t, block * rows);
+  list.scratch(Buffer::gradient, t, t == wide ? 0 : block * n);
+  const Size parts = q.platform == Platform::cuda ? kGradientBlocks : Size{0};
+  list.scratch(Buffer::gradient_parts, t, n * std::max(parts, block * (cut.parts + 1)));
+  list.scratch(Buffer::correction, wide, 2 * block * n);
+  list.scratch(Buffer::solution_columns, t, block * n);
+  list.scratch(Buffer::sizes, real_of(wide), 2 * n + 2 * block);
+}
+
+}  // namespace
+
 void add_qr_entries(const PlanRequest& q, const Decisions& decided, EntryList& list) {
   if (!is_qr(q.routine)) {
     return;
+  }
+  if (q.routine == Routine::gels) {
+    return add_gels_entries(q, decided, list);
   }
   const Size tile = decided.tile;
   const Size rows = ceil_div(q.n, q.ranks);

@@ -30,12 +30,13 @@ enum class Routine {
   getri,       // inverse from an LU factor
   posv,        // Cholesky factorisation and solution in one
   gesv,        // LU factorisation and solution in one
+  gels,        // least squares by the Gram matrix, where that is safe
 };
 
 inline constexpr auto kRoutineNames = std::to_array<std::string_view>({
-    "potrf", "potrs", "logdet", "locate",     "mirror", "cyclic", "potri",
-    "getrf", "getrs", "getdet", "geqrf",      "ormqr",  "orgqr",  "qr_r",
-    "geqrs", "syevd", "trsm",   "cholupdate", "getri",  "posv",   "gesv",
+    "potrf", "potrs",      "logdet", "locate", "mirror", "cyclic", "potri", "getrf",
+    "getrs", "getdet",     "geqrf",  "ormqr",  "orgqr",  "qr_r",   "geqrs", "syevd",
+    "trsm",  "cholupdate", "getri",  "posv",   "gesv",   "gels",
 });
 inline constexpr std::size_t kRoutines = kRoutineNames.size();
 

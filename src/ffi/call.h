@@ -33,6 +33,7 @@ enum jaxmg_routine : std::int32_t {
   JAXMG_GETRI,
   JAXMG_POSV,
   JAXMG_GESV,
+  JAXMG_GELS,
 };
 enum jaxmg_dtype : std::int32_t {
   JAXMG_F32 = 0,

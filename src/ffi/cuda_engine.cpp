@@ -230,6 +230,10 @@ class RankCall {
     if (is_qr(plan_.routine()) || (team_.vendor && is_lu(plan_.routine()))) {
       device_.prepare(type, Kernels::qr);
     }
+    if (plan_.routine() == Routine::gels) {
+      device_.prepare(wide_of(type), Kernels::common);
+      device_.prepare(wide_of(type), Kernels::qr);
+    }
     if (is_lu(plan_.routine())) {
       device_.prepare(type, Kernels::lu);
     }

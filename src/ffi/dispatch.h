@@ -64,6 +64,7 @@ void run_routine(Rank<Device>& rank, const CallKind& kind, const Operands& o) {
     case Routine::orgqr:
     case Routine::qr_r:
     case Routine::geqrs:
+    case Routine::gels:
       return run_qr_routine<Device, T>(rank, kind, o);
     case Routine::syevd:
       return run_eigen<Device, T>(rank, kind, o);

@@ -3,6 +3,7 @@
 
 #include <stdexcept>
 
+#include "algo/gram_least_squares.h"
 #include "algo/qr.h"
 #include "algo/qr_form.h"
 #include "algo/qr_solve.h"
@@ -29,6 +30,8 @@ void run_qr_routine(Rank<Device>& rank, const CallKind& kind, const Operands& o)
       return qr_multiply<Device, T>(rank, kind.adjoint, matrix, aux, o.info, rhs, result);
     case Routine::geqrs:
       return qr_solve<Device, T>(rank, kind.adjoint, matrix, aux, o.info, rhs, result, o.report);
+    case Routine::gels:
+      return gram_least_squares<Device, T>(rank, matrix, rhs, result, o.info);
     default:
       throw std::logic_error("no rank program for this routine");
   }

@@ -132,6 +132,8 @@ const char* name_of(jaxmg_routine routine) {
       return "jaxmg_posv";
     case JAXMG_GESV:
       return "jaxmg_gesv";
+    case JAXMG_GELS:
+      return "jaxmg_gels";
   }
   return "jaxmg";
 }
@@ -238,6 +240,7 @@ class Decoder {
       case JAXMG_GEQRF:
       case JAXMG_ORGQR:
       case JAXMG_QR_R:
+      case JAXMG_GELS:
         return;
     }
   }
@@ -397,6 +400,7 @@ XLA_FFI_DEFINE_HANDLER_SYMBOL(jaxmg_ormqr, execute<JAXMG_ORMQR>, JAXMG_BINDING);
 XLA_FFI_DEFINE_HANDLER_SYMBOL(jaxmg_orgqr, execute<JAXMG_ORGQR>, JAXMG_BINDING);
 XLA_FFI_DEFINE_HANDLER_SYMBOL(jaxmg_qr_r, execute<JAXMG_QR_R>, JAXMG_BINDING);
 XLA_FFI_DEFINE_HANDLER_SYMBOL(jaxmg_geqrs, execute<JAXMG_GEQRS>, JAXMG_BINDING);
+XLA_FFI_DEFINE_HANDLER_SYMBOL(jaxmg_gels, execute<JAXMG_GELS>, JAXMG_BINDING);
 XLA_FFI_DEFINE_HANDLER_SYMBOL(jaxmg_syevd, execute<JAXMG_SYEVD>, JAXMG_BINDING);
 
 // What XLA must be told of the state's type before the first call.

@@ -95,6 +95,7 @@ CallKind call_kind(const jaxmg_call& call, const Context& context, Platform plat
     case Routine::orgqr:
     case Routine::qr_r:
     case Routine::geqrs:
+    case Routine::gels:
       read_qr_kind(call, kind);
       break;
     case Routine::syevd:
@@ -145,6 +146,7 @@ Operands sort_operands(const jaxmg_call& call, const Plan& plan) {
     case Routine::orgqr:
     case Routine::qr_r:
     case Routine::geqrs:
+    case Routine::gels:
       sort_qr_operands(call, plan, o);
       break;
     case Routine::syevd:

@@ -21,6 +21,7 @@
 //                  without adjoint (per, nrhs)               (rows, nrhs)
 //   jaxmg_geqrs    work, aux, info, b (rows, nrhs), or       (columns, nrhs), or (rows, nrhs), and
 //                  with adjoint (columns, nrhs)              info int32[8]
+//   jaxmg_gels     a (rows, columns), b (rows, nrhs)         x (columns, nrhs), info int32[8]
 //   jaxmg_syevd    a (rows, n)                               w (n), work = a, V (rows, count),
 //                                                            info int32[8]
 //   jaxmg_mirror   a (rows, n)                               a

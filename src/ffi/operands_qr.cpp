@@ -33,6 +33,13 @@ void read_qr_kind(const jaxmg_call& call, CallKind& kind) {
         reader.fail("needs a factorisation of at least as many rows as columns");
       }
       break;
+    case Routine::gels:
+      reader.counts(3, 2);
+      q.nrhs = reader.argument(2, "b", q.type, {kAny, kAny}).dims[1];
+      if (q.n < q.columns) {
+        reader.fail("needs at least as many rows as columns");
+      }
+      break;
     default:
       break;
   }
@@ -53,6 +60,14 @@ void sort_qr_operands(const jaxmg_call& call, const Plan& plan, Operands& o) {
         in_place(o, r.argument(1, "a", q.type, {rows, n}), r.result(0, "work", q.type, {rows, n}));
     o.aux = r.result(1, "aux", q.type, {aux}).data;
     o.info = info(r.result(2, "info", DType::i32, {8}));
+    return;
+  }
+  if (q.routine == Routine::gels) {
+    r.counts(3, 2);
+    o.matrix = r.argument(1, "a", q.type, {rows, n}).data;
+    o.right_hand_side = r.argument(2, "b", q.type, {rows, q.nrhs}).data;
+    o.solution = r.result(0, "x", q.type, {n, q.nrhs}).data;
+    o.info = info(r.result(1, "info", DType::i32, {8}));
     return;
   }
   o.matrix = r.argument(1, "work", q.type, {rows, n}).data;

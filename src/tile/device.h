@@ -26,6 +26,12 @@
 //                stride_c, count)                      count products, the i-th at a + i stride_a, ...
 //   multiply_both(lane, m, n, a, lda, v, w, y, z, work, count)
 //                    y (n) <- A^T v, z (m) <- z + A w; work holds `count` elements, as many as help
+//   gradient(lane, n, m, a, lda, x, d, g, work, count)
+//                    g (n) <- conj(A) (d - A^T x), for which A (n x m) is read once; x may be null,
+//                    which stands for zeros. n <= gradient_columns<T>; work holds `count` elements,
+//                    n at least
+//   row_norms(lane, m, n, a, lda, result)    result_i <- 2-norm of row i, without overflow in between
+//   convert<T, U>(lane, m, n, src, lds, dst, ldd)      dst (of U) <- src, in another precision
 //   halves_herk      whether the lower triangle of a product is cheaper than all of it; only then:
 //   herk_strided(lane, n, k, a, lda, stride_a, c, ldc, stride_c, count)
 //                    lower triangles of count blocks c (n x n) <- c - a a^H, a being n x k

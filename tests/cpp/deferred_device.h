@@ -66,6 +66,8 @@ struct Deferred {
     std::uint16_t bits;
   };
   static constexpr Size lu_block = Cpu::lu_block;
+  template <class T>
+  static constexpr Size gradient_columns = 7;
   static constexpr Size tridiagonal_leaf = 4;
   static constexpr Size merge_alone = 8;
   static constexpr Size merge_whole = Cpu::merge_whole;
@@ -91,11 +93,18 @@ struct Deferred {
     Deferring<&Cpu::fill<T>>{"fill"}(lane, m, n, off, diag, a, lda);
   }
 
+  template <class T, class U>
+  static void convert(Lane& lane, Size m, Size n, const T* src, Size lds, U* dst, Size ldd) {
+    Deferring<&Cpu::convert<T, U>>{"convert"}(lane, m, n, src, lds, dst, ldd);
+  }
+
   JAXMG_DEFER(fill_if_failed);
   JAXMG_DEFER(add);
   JAXMG_DEFER(gemm);
   JAXMG_DEFER(gemm_strided);
   JAXMG_DEFER(multiply_both);
+  JAXMG_DEFER(gradient);
+  JAXMG_DEFER(row_norms);
   JAXMG_DEFER(trsm);
   JAXMG_DEFER(potrf);
   JAXMG_DEFER(factor_panel);

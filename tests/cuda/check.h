@@ -116,6 +116,7 @@ void check_cholesky(int devices);
 void check_cholesky_parts(int devices);
 void check_factors(int devices);
 void check_qr(int devices);
+void check_gels(int devices);
 void check_lu_tiles();
 void check_lu_panel();
 void check_lu(int devices);
@@ -134,6 +135,8 @@ void time_lu_panel(Size m, Size n, const std::string& type);
 // Seconds of a QR factorisation of m x n on that many devices; type:R keeps R multiprocessors for
 // panels.
 void time_qr(int devices, Size m, Size n, const std::string& type, Size tile);
+// The same for least squares by a Gram matrix; tile: columns of a block of it, 0 to choose.
+void time_gels(int devices, Size m, Size n, const std::string& type, Size nrhs, Size tile);
 // Microseconds of the operations of its panels, of `rows` rows on each device, and updates.
 void time_qr_panel(Size rows, Size tile);
 // Seconds of an eigenproblem of order n, with and without vectors.

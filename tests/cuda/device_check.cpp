@@ -10,6 +10,9 @@
 //   device_check --qr M N [TYPE [TILE [DEVICES]]]
 //                                        seconds of a QR factorisation, on 1 .. all devices
 //   device_check --qr                    the groups of QR alone
+//   device_check --gels M N [TYPE [NRHS [TILE [DEVICES]]]]
+//                                        seconds of least squares by a Gram matrix, on all devices
+//   device_check --gels                  its groups alone
 //   device_check --qr-panel ROWS TILE    microseconds of the operations of its panels and updates
 //   device_check --time-lu N [TYPE [TILE [DEVICES]]]
 //                                        the same for LU; f32 by half-precision parts, unless
@@ -81,6 +84,12 @@ int main(int argc, char** argv) {
       }
       return 0;
     }
+    if (argc > 3 && std::strcmp(argv[1], "--gels") == 0) {
+      test::time_gels(argc > 7 ? std::atoi(argv[7]) : devices, std::atoll(argv[2]),
+                      std::atoll(argv[3]), argc > 4 ? argv[4] : "f64",
+                      argc > 5 ? std::atoll(argv[5]) : 1, argc > 6 ? std::atoll(argv[6]) : 0);
+      return 0;
+    }
     if (argc > 3 && std::strcmp(argv[1], "--qr-panel") == 0) {
       test::time_qr_panel(std::atoll(argv[2]), std::atoll(argv[3]));
       return 0;
@@ -117,6 +126,10 @@ int main(int argc, char** argv) {
       test::check_lu_parts(devices);
       return test::Group::total_failures() == 0 ? 0 : 1;
     }
+    if (argc > 1 && std::strcmp(argv[1], "--gels") == 0) {
+      test::check_gels(devices);
+      return test::Group::total_failures() == 0 ? 0 : 1;
+    }
     if (argc > 1 && std::strcmp(argv[1], "--inverse") == 0) {
       test::check_inverse(devices);
       return test::Group::total_failures() == 0 ? 0 : 1;
@@ -141,6 +154,7 @@ int main(int argc, char** argv) {
     test::check_cholesky(devices);
     test::check_factors(devices);
     test::check_qr(devices);
+    test::check_gels(devices);
     test::check_lu(devices);
     test::check_inverse(devices);
     test::check_sweeps();

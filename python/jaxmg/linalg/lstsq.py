@@ -73,7 +73,7 @@ def lstsq(
         return _nothing(a, b)
     m, n = a.shape if not call.wide else (call.r.n, call.r.m)
     columns = b[:, None] if vector else b
-    call = dataclasses.replace(call, decide=True)
+    call = dataclasses.replace(call, decide=True, gram=False)
     check_qr_memory("lstsq", call.r, columns.shape[1], in_place=not is_concrete(a))
     with calling_on(call.r.layout):
         out = run(call, a, columns, _threshold(rcond, (m, n), a.dtype))

@@ -56,6 +56,15 @@ struct Cpu {
   static void multiply_both(Lane& lane, Size m, Size n, const T* a, Size lda, const T* v,
                             const T* w, T* y, T* z, T* work, Size count);
   template <class T>
+  static constexpr Size gradient_columns = std::numeric_limits<Size>::max();
+  template <class T>
+  static void gradient(Lane& lane, Size n, Size m, const T* a, Size lda, const T* x, const T* d,
+                       T* g, T* work, Size count);
+  template <class T>
+  static void row_norms(Lane& lane, Size m, Size n, const T* a, Size lda, Real<T>* result);
+  template <class T, class U>
+  static void convert(Lane& lane, Size m, Size n, const T* src, Size lds, U* dst, Size ldd);
+  template <class T>
   static void trsm(Lane& lane, Side side, Uplo uplo, Op op, Diag diag, Size m, Size n, T alpha,
                    const T* a, Size lda, T* b, Size ldb);
   template <class T>

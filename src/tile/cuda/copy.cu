@@ -56,6 +56,15 @@ __global__ void mirror_kernel(Size n, D* a, Size lda) {
   }
 }
 
+template <class R, class S>
+__device__ void convert_element(R from, S& to) {
+  to = static_cast<S>(from);
+}
+template <class R, class S>
+__device__ void convert_element(DeviceComplex<R> from, DeviceComplex<S>& to) {
+  to = {static_cast<S>(from.re), static_cast<S>(from.im)};
+}
+
 }  // namespace
 
 template <class T>
@@ -73,6 +82,15 @@ void Cuda::copy(Lane& lane, Size m, Size n, const T* src, Size lds, T* dst, Size
   move_each(
       lane, m, n, [=] __device__(Size i, Size j) { return from[i + j * lds]; },
       [=] __device__(Size i, Size j, DeviceType<T> x) { to[i + j * ldd] = x; });
+}
+
+template <class T, class U>
+void Cuda::convert(Lane& lane, Size m, Size n, const T* src, Size lds, U* dst, Size ldd) {
+  const DeviceType<T>* from = on_device(src);
+  DeviceType<U>* to = on_device(dst);
+  move_each(
+      lane, m, n, [=] __device__(Size i, Size j) { return from[i + j * lds]; },
+      [=] __device__(Size i, Size j, DeviceType<T> x) { convert_element(x, to[i + j * ldd]); });
 }
 
 template <class T>
@@ -193,5 +211,12 @@ JAXMG_INSTANTIATE(std::complex<double>)
 #undef JAXMG_INSTANTIATE
 template void Cuda::copy<std::int32_t>(Lane&, Size, Size, const std::int32_t*, Size, std::int32_t*,
                                        Size);
+
+template void Cuda::convert(Lane&, Size, Size, const float*, Size, double*, Size);
+template void Cuda::convert(Lane&, Size, Size, const double*, Size, float*, Size);
+template void Cuda::convert(Lane&, Size, Size, const std::complex<float>*, Size,
+                            std::complex<double>*, Size);
+template void Cuda::convert(Lane&, Size, Size, const std::complex<double>*, Size,
+                            std::complex<float>*, Size);
 
 }  // namespace jaxmg::tile

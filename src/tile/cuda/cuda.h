@@ -59,6 +59,16 @@ struct Cuda {
   template <class T>
   static void multiply_both(Lane& lane, Size m, Size n, const T* a, Size lda, const T* v,
                             const T* w, T* y, T* z, T* work, Size count);
+  // What fits into the registers of a thread block.
+  template <class T>
+  static constexpr Size gradient_columns = sizeof(T) <= 8 ? 4096 : 2048;
+  template <class T>
+  static void gradient(Lane& lane, Size n, Size m, const T* a, Size lda, const T* x, const T* d,
+                       T* g, T* work, Size count);
+  template <class T>
+  static void row_norms(Lane& lane, Size m, Size n, const T* a, Size lda, Real<T>* result);
+  template <class T, class U>
+  static void convert(Lane& lane, Size m, Size n, const T* src, Size lds, U* dst, Size ldd);
   static void split(Lane& lane, Size m, Size n, const float* src, Size lds, Half* dst, Size ldd);
   static void split(Lane& lane, Size m, Size n, const std::complex<float>* src, Size lds, Half* dst,
                     Size ldd);

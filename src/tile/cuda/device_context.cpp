@@ -73,6 +73,25 @@ void warm_up(CudaLane& lane, char* memory) {
   Cuda::fill_if_failed<T>(lane, info, n, n, T(0), a, n);
 }
 
+// What least squares by a Gram matrix need: the kernels for every number of columns, which read as
+// many elements of one row, and both precisions.
+template <class T>
+void warm_up_gels(CudaLane& lane, const WarmUpMemory<T>& tiles) {
+  constexpr Size n = kWarmUpTile;
+  for (Size columns = 32; columns <= Cuda::gradient_columns<T>; columns *= 2) {
+    Cuda::gradient<T>(lane, columns, 1, tiles.a, columns, tiles.x, tiles.x, tiles.b, tiles.work,
+                      n * n);
+  }
+  Cuda::row_norms<T>(lane, 1, n, tiles.a, n, reinterpret_cast<Real<T>*>(tiles.small + 1024));
+  Cuda::gemm_strided<T>(lane, Op::none, Op::conj_transpose, n, n, n, T(1), tiles.a, n, n, tiles.a,
+                        n, n, T(0), tiles.b, n, n * n, 1);
+  if constexpr (!std::is_same_v<T, Wide<T>>) {
+    auto* const wide = reinterpret_cast<Wide<T>*>(tiles.b);
+    Cuda::convert<T, Wide<T>>(lane, n / 2, n / 2, tiles.a, n, wide, n / 2);
+    Cuda::convert<Wide<T>, T>(lane, n / 2, n / 2, wide, n / 2, tiles.x, n);
+  }
+}
+
 template <class T>
 void warm_up_qr(CudaLane& lane, char* memory) {
   constexpr Size n = kWarmUpTile;
@@ -99,6 +118,7 @@ void warm_up_qr(CudaLane& lane, char* memory) {
   Cuda::copy_triangle<T>(lane, Uplo::upper, Diag::unit, n, n, a, n, r, n);
   Cuda::check_finite<T>(lane, n, n, a, n, info);
   Cuda::check_diagonal<T>(lane, n, a, n, 0, info);
+  warm_up_gels<T>(lane, tiles);
 }
 
 // The same for LU.
