@@ -60,6 +60,8 @@ struct Deferred {
   static constexpr bool solves_eigenproblems = true;
   static constexpr bool halves_herk = false;
   template <class T>
+  static constexpr Size mirrored_rows = 1;
+  template <class T>
   static constexpr bool splits = std::is_same_v<T, float>;
   struct Half {
     std::uint16_t bits;
@@ -84,6 +86,12 @@ struct Deferred {
   static void transpose(Lane& lane, Size m, Size n, const T* src, Size lds, T* dst, Size ldd,
                         bool conj) {
     Deferring<&Cpu::transpose<T>>{"transpose"}(lane, m, n, src, lds, dst, ldd, conj);
+  }
+  template <class T>
+  static void transpose_blocks(Lane& lane, Size m, Size n, Size count, const T* src, Size lds,
+                               Size src_step, T* dst, Size ldd, Size dst_step, bool conj) {
+    Deferring<&Cpu::transpose_blocks<T>>{"transpose_blocks"}(lane, m, n, count, src, lds, src_step,
+                                                             dst, ldd, dst_step, conj);
   }
   template <class T>
   static void fill(Lane& lane, Size m, Size n, T off, T diag, T* a, Size lda) {
