@@ -26,6 +26,7 @@
 
 #include <algorithm>
 
+#include "algo/band_update.h"
 #include "algo/elimination_rows.h"
 #include "algo/rank.h"
 #include "algo/row_order.h"
@@ -106,7 +107,7 @@ class BandReduction {
         step(p);
       }
       stage("updates");
-      update(p.first);
+      BandUpdate<Device, T>(rank_, dist_, a_).apply(p.first, used_);
     }
     stage("band");
     auto gathered = rank_.comm.reduce(lane_, band_, 2 * b_ * n_, dtype_of<T>, Reduction::sum, 0);
@@ -299,32 +300,6 @@ class BandReduction {
             run.stride, x_own_ + (used_ + (first ? 0 : k)) * own_ + run.local, own_, run.rows);
       }
     }
-  }
-
-  // M <- M - X X'^H at positions `first` and later.
-  void update(Size first) {
-    const Size from = rows_.first_local(me_, first);
-    if (first >= n_) {
-      return;
-    }
-    if (rank_.comm.size() == 1) {
-      return update_triangle(first);
-    }
-    Device::template gemm<T>(lane_, Op::none, Op::conj_transpose, n_ - first, own_ - from, used_,
-                             T(-1), x_ + first, n_, x_own_ + from, own_, T(1),
-                             a_ + from * n_ + first, n_);
-  }
-
-  // The same where rows and columns are the same: the lower triangle, by block columns, and its
-  // image.
-  void update_triangle(Size first) {
-    const Size width = std::max<Size>(group_ * b_, round_up((n_ - first) / 8, b_));
-    for (Size c = first; c < n_; c += width) {
-      Device::template gemm<T>(lane_, Op::none, Op::conj_transpose, n_ - c, std::min(width, n_ - c),
-                               used_, T(-1), x_ + c, n_, x_own_ + c, own_, T(1), a_ + c * n_ + c,
-                               n_);
-    }
-    Device::template mirror<T>(lane_, n_ - first, a_ + first * n_ + first, n_);
   }
 
   Rank<Device>& rank_;

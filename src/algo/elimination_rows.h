@@ -39,14 +39,16 @@ class EliminationRows {
     return std::min(first, dist_.local_size(rank));
   }
 
-  // Rows of `rank` from local row `first` on.
+  // Rows of `rank` from local row `first` on, or those before `end` of them.
   std::vector<LocalRun> runs(int rank, Size first) const {
+    return runs(rank, first, dist_.local_size(rank));
+  }
+  std::vector<LocalRun> runs(int rank, Size first, Size end) const {
     std::vector<LocalRun> found;
-    const Size end = dist_.local_size(rank);
     while (first < end) {
       const Tile tile{rank, dist_.tile_of(LocalIndex(first))};
       const Size skipped = first - *dist_.begin(tile.local);
-      const Size rows = dist_.rows(tile) - skipped;
+      const Size rows = std::min(dist_.rows(tile) - skipped, end - first);
       const Size position = dist_.eliminated(dist_.step(tile)) + skipped;
       LocalRun* const last = found.empty() ? nullptr : &found.back();
       if (last != nullptr && last->count == 1 && last->rows == rows) {

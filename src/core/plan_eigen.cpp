@@ -21,7 +21,7 @@ Size packed_sweep_panel(DType type, Size n, Size b) {
   // Two windows each, for products; or tiles in double precision, see tile/cuda/sweep_blocks.h.
   const Size windows = 2 * (b + size - 1) * size;
   const Size columns = ceil_div(b, Size{16}), tall = ceil_div(b, Size{8}) + 1;
-  const Size tiles = 2 * columns * tall + columns * (columns + 1) / 2;
+  const Size tiles = 2 * columns * tall + columns * (columns - 1) / 2;
   const Size wide = 64 * tiles * (is_complex(type) ? 16 : 8) / size_of(type);
   return blocks * std::max(windows, wide) + n;  // and how far passes have come
 }

@@ -18,6 +18,8 @@
 //   copy_blocks(lane, m, n, count, src, lds, src_step, dst, ldd, dst_step)
 //     the same for `count` blocks, each so many elements behind the last
 //   transpose(lane, m, n, src, lds, dst, ldd, conj)    dst (n x m) <- src^T, or src^H
+//   transpose_blocks(lane, m, n, count, src, lds, src_step, dst, ldd, dst_step, conj)
+//     the same for `count` blocks, each so many elements behind the last
 //   fill(lane, m, n, off, diag, a, lda)                a <- off everywhere, diag on the diagonal
 //   fill_if_failed(lane, info, m, n, value, a, lda)    a <- value if info->kind != 0
 //   add(lane, m, n, alpha, src, lds, dst, ldd)         dst <- dst + alpha src
@@ -137,6 +139,8 @@
 //   class Verdict    movable; good() holds the host until it is there
 //   judge_gram(lane, n, g, ldg) -> Verdict
 //                    whether the lower triangle of g is near that of I; it depends on g alone
+//   mirrored_rows<T> rows from which half of a Hermitian update, and its image by way of other ranks,
+//                    are better than all of it
 //   split_rows       rows of a product from which it is worth while to add them up over the ranks in
 //                    two parts, one of them being on its way while the other is made
 //   make_reflectors(lane, n, m, a, lda, signs, t, ldt)

@@ -61,6 +61,8 @@ struct Deferred {
   static constexpr bool solves_eigenproblems = true;
   static constexpr bool halves_herk = false;
   template <class T>
+  static constexpr Size mirrored_rows = 1;
+  template <class T>
   static constexpr bool splits = has_parts(dtype_of<T>);
   struct Half {
     std::uint16_t bits;
@@ -87,6 +89,12 @@ struct Deferred {
   static void transpose(Lane& lane, Size m, Size n, const T* src, Size lds, T* dst, Size ldd,
                         bool conj) {
     Deferring<&Cpu::transpose<T>>{"transpose"}(lane, m, n, src, lds, dst, ldd, conj);
+  }
+  template <class T>
+  static void transpose_blocks(Lane& lane, Size m, Size n, Size count, const T* src, Size lds,
+                               Size src_step, T* dst, Size ldd, Size dst_step, bool conj) {
+    Deferring<&Cpu::transpose_blocks<T>>{"transpose_blocks"}(lane, m, n, count, src, lds, src_step,
+                                                             dst, ldd, dst_step, conj);
   }
   template <class T>
   static void fill(Lane& lane, Size m, Size n, T off, T diag, T* a, Size lda) {

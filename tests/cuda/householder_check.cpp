@@ -120,7 +120,8 @@ void check_panels(CudaLane& lane, bool grids) {
                              {4097, 64},
                              {9000, 64},
                              {16500, 64},
-                             {33000, 64}}) {
+                             {33000, 64},
+                             {40000, 64}}) {
     if (!grids && m > 5000) {
       continue;
     }

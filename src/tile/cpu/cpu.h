@@ -25,6 +25,8 @@ struct Cpu {
   static constexpr bool solves_eigenproblems = true;
   static constexpr bool halves_herk = true;
   template <class T>
+  static constexpr Size mirrored_rows = 1;
+  template <class T>
   static constexpr bool splits = false;
 
   template <class T>
@@ -35,6 +37,9 @@ struct Cpu {
   template <class T>
   static void transpose(Lane& lane, Size m, Size n, const T* src, Size lds, T* dst, Size ldd,
                         bool conj);
+  template <class T>
+  static void transpose_blocks(Lane& lane, Size m, Size n, Size count, const T* src, Size lds,
+                               Size src_step, T* dst, Size ldd, Size dst_step, bool conj);
   template <class T>
   static void fill(Lane& lane, Size m, Size n, T off, T diag, T* a, Size lda);
   template <class T>

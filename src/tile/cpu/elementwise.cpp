@@ -87,6 +87,14 @@ void Cpu::transpose(Lane& lane, Size m, Size n, const T* src, Size lds, T* dst, 
 }
 
 template <class T>
+void Cpu::transpose_blocks(Lane& lane, Size m, Size n, Size count, const T* src, Size lds,
+                           Size src_step, T* dst, Size ldd, Size dst_step, bool conj) {
+  for (Size i = 0; i < count; ++i) {
+    transpose(lane, m, n, src + i * src_step, lds, dst + i * dst_step, ldd, conj);
+  }
+}
+
+template <class T>
 void Cpu::fill(Lane& lane, Size m, Size n, T off, T diag, T* a, Size lda) {
   for_columns<T>(lane, m, n, [&](Size first, Size count) {
     for (Size j = first; j < first + count; ++j) {
@@ -124,13 +132,15 @@ void Cpu::add(Lane& lane, Size m, Size n, T alpha, const T* src, Size lds, T* ds
   });
 }
 
-#define JAXMG_INSTANTIATE(T)                                                                 \
-  template void Cpu::copy<T>(Lane&, Size, Size, const T*, Size, T*, Size);                   \
-  template void Cpu::copy_blocks<T>(Lane&, Size, Size, Size, const T*, Size, Size, T*, Size, \
-                                    Size);                                                   \
-  template void Cpu::transpose<T>(Lane&, Size, Size, const T*, Size, T*, Size, bool);        \
-  template void Cpu::fill<T>(Lane&, Size, Size, T, T, T*, Size);                             \
-  template void Cpu::fill_if_failed<T>(Lane&, const Info*, Size, Size, T, T*, Size);         \
+#define JAXMG_INSTANTIATE(T)                                                                      \
+  template void Cpu::copy<T>(Lane&, Size, Size, const T*, Size, T*, Size);                        \
+  template void Cpu::copy_blocks<T>(Lane&, Size, Size, Size, const T*, Size, Size, T*, Size,      \
+                                    Size);                                                        \
+  template void Cpu::transpose<T>(Lane&, Size, Size, const T*, Size, T*, Size, bool);             \
+  template void Cpu::transpose_blocks<T>(Lane&, Size, Size, Size, const T*, Size, Size, T*, Size, \
+                                         Size, bool);                                             \
+  template void Cpu::fill<T>(Lane&, Size, Size, T, T, T*, Size);                                  \
+  template void Cpu::fill_if_failed<T>(Lane&, const Info*, Size, Size, T, T*, Size);              \
   template void Cpu::add<T>(Lane&, Size, Size, T, const T*, Size, T*, Size);
 
 JAXMG_INSTANTIATE(float)

@@ -13,8 +13,11 @@ constexpr int kTileRows = 8;
 // Through shared memory, so that reads and writes both run along columns; the extra column keeps
 // the accesses across it on different banks.
 template <bool kConjugate, class D>
-__global__ void transpose_kernel(Size m, Size n, const D* src, Size lds, D* dst, Size ldd) {
+__global__ void transpose_kernel(Size m, Size n, const D* src, Size lds, Size src_step, D* dst,
+                                 Size ldd, Size dst_step) {
   __shared__ D tile[kTile][kTile + 1];
+  src += static_cast<Size>(blockIdx.z) * src_step;
+  dst += static_cast<Size>(blockIdx.z) * dst_step;
   const Size i0 = static_cast<Size>(blockIdx.x) * kTile;
   for (Size j0 = static_cast<Size>(blockIdx.y) * kTile; j0 < n;
        j0 += static_cast<Size>(gridDim.y) * kTile) {
@@ -138,20 +141,27 @@ void Cuda::mirror(Lane& lane, Size n, T* a, Size lda) {
 template <class T>
 void Cuda::transpose(Lane& lane, Size m, Size n, const T* src, Size lds, T* dst, Size ldd,
                      bool conj) {
+  transpose_blocks(lane, m, n, 1, src, lds, 0, dst, ldd, 0, conj);
+}
+
+template <class T>
+void Cuda::transpose_blocks(Lane& lane, Size m, Size n, Size count, const T* src, Size lds,
+                            Size src_step, T* dst, Size ldd, Size dst_step, bool conj) {
   if (m <= 0 || n <= 0) {
     return;
   }
+  const auto kernel = conj && is_complex_v<T> ? transpose_kernel<true, DeviceType<T>>
+                                              : transpose_kernel<false, DeviceType<T>>;
   const dim3 block(kTile, kTileRows);
-  const dim3 grid(static_cast<unsigned>(ceil_div(m, kTile)),
-                  static_cast<unsigned>(std::min(ceil_div(n, kTile), kMaxGridY)));
-  if (conj && is_complex_v<T>) {
-    transpose_kernel<true>
-        <<<grid, block, 0, lane.stream()>>>(m, n, on_device(src), lds, on_device(dst), ldd);
-  } else {
-    transpose_kernel<false>
-        <<<grid, block, 0, lane.stream()>>>(m, n, on_device(src), lds, on_device(dst), ldd);
+  for (Size first = 0; first < count; first += kMaxGridZ) {
+    const dim3 grid(static_cast<unsigned>(ceil_div(m, kTile)),
+                    static_cast<unsigned>(std::min(ceil_div(n, kTile), kMaxGridY)),
+                    static_cast<unsigned>(std::min(count - first, kMaxGridZ)));
+    kernel<<<grid, block, 0, lane.stream()>>>(m, n, on_device(src + first * src_step), lds,
+                                              src_step, on_device(dst + first * dst_step), ldd,
+                                              dst_step);
+    JAXMG_CUDA_CHECK(cudaGetLastError());
   }
-  JAXMG_CUDA_CHECK(cudaGetLastError());
 }
 
 template <class T>
@@ -193,16 +203,18 @@ void Cuda::random_vector(Lane& lane, Size n, Size first, Real<T> scale, T* v) {
   });
 }
 
-#define JAXMG_INSTANTIATE(T)                                                                     \
-  template void Cuda::copy<T>(Lane&, Size, Size, const T*, Size, T*, Size);                      \
-  template void Cuda::copy_blocks<T>(Lane&, Size, Size, Size, const T*, Size, Size, T*, Size,    \
-                                     Size);                                                      \
-  template void Cuda::copy_triangle<T>(Lane&, Uplo, Diag, Size, Size, const T*, Size, T*, Size); \
-  template void Cuda::mirror<T>(Lane&, Size, T*, Size);                                          \
-  template void Cuda::transpose<T>(Lane&, Size, Size, const T*, Size, T*, Size, bool);           \
-  template void Cuda::fill<T>(Lane&, Size, Size, T, T, T*, Size);                                \
-  template void Cuda::fill_if_failed<T>(Lane&, const Info*, Size, Size, T, T*, Size);            \
-  template void Cuda::add<T>(Lane&, Size, Size, T, const T*, Size, T*, Size);                    \
+#define JAXMG_INSTANTIATE(T)                                                                       \
+  template void Cuda::copy<T>(Lane&, Size, Size, const T*, Size, T*, Size);                        \
+  template void Cuda::copy_blocks<T>(Lane&, Size, Size, Size, const T*, Size, Size, T*, Size,      \
+                                     Size);                                                        \
+  template void Cuda::copy_triangle<T>(Lane&, Uplo, Diag, Size, Size, const T*, Size, T*, Size);   \
+  template void Cuda::mirror<T>(Lane&, Size, T*, Size);                                            \
+  template void Cuda::transpose<T>(Lane&, Size, Size, const T*, Size, T*, Size, bool);             \
+  template void Cuda::transpose_blocks<T>(Lane&, Size, Size, Size, const T*, Size, Size, T*, Size, \
+                                          Size, bool);                                             \
+  template void Cuda::fill<T>(Lane&, Size, Size, T, T, T*, Size);                                  \
+  template void Cuda::fill_if_failed<T>(Lane&, const Info*, Size, Size, T, T*, Size);              \
+  template void Cuda::add<T>(Lane&, Size, Size, T, const T*, Size, T*, Size);                      \
   template void Cuda::random_vector<T>(Lane&, Size, Size, Real<T>, T*);
 JAXMG_INSTANTIATE(float)
 JAXMG_INSTANTIATE(double)

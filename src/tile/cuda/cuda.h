@@ -26,6 +26,8 @@ struct Cuda {
   static constexpr bool solves_eigenproblems = true;
   static constexpr bool halves_herk = false;
   template <class T>
+  static constexpr Size mirrored_rows = is_complex_v<T> ? 8192 : 16384;
+  template <class T>
   static constexpr bool splits = has_parts(dtype_of<T>);
   // Storage of a half-precision number.
   struct Half {
@@ -40,6 +42,9 @@ struct Cuda {
   template <class T>
   static void transpose(Lane& lane, Size m, Size n, const T* src, Size lds, T* dst, Size ldd,
                         bool conj);
+  template <class T>
+  static void transpose_blocks(Lane& lane, Size m, Size n, Size count, const T* src, Size lds,
+                               Size src_step, T* dst, Size ldd, Size dst_step, bool conj);
   template <class T>
   static void fill(Lane& lane, Size m, Size n, T off, T diag, T* a, Size lda);
   template <class T>

@@ -188,6 +188,37 @@ __global__ void __launch_bounds__(kFactorThreads)
   }
 }
 
+// The QR of a tall panel of kEdge columns, whose halves fit the registers of a device:
+//
+//   [A_1 A_2],   A_1 = Q_1 R_11,   Q_1^H A_2 = A_2 - V_1 T_1^H (V_1^H A_2) = [R_12; A_22],   A_22 =
+//   Q_2 R_22
+//
+// The place of R holds V_1^H [V_1 A_2] and T_1 meanwhile.
+template <class T>
+bool panel_by_halves(CudaLane& lane, Size m, Size w, T* a, Size lda, T* r, Size ldr, T* tau,
+                     void* work) {
+  constexpr Size h = kFactorEdge / 2;
+  if (w != 2 * h || m < 2 * w || !householder_grid(lane, m, h, a, lda, r, ldr, tau, work)) {
+    return false;
+  }
+  T* const a2 = a + h * lda;
+  T* const r21 = r + h;
+  T* const r12 = r + h * ldr;
+  T* const r22 = r12 + h;
+  Cuda::gemm<T>(lane, Op::conj_transpose, Op::none, h, w, m, T(1), a, lda, a, lda, T(0), r21, ldr);
+  Cuda::reflector_factor<T>(lane, h, r21, ldr, tau, r12, ldr);
+  Cuda::gemm<T>(lane, Op::conj_transpose, Op::none, h, h, h, T(1), r12, ldr, r22, ldr, T(0), r21,
+                ldr);
+  Cuda::gemm<T>(lane, Op::none, Op::none, m, h, h, T(-1), a, lda, r21, ldr, T(1), a2, lda);
+  Cuda::copy<T>(lane, h, h, a2, lda, r12, ldr);
+  Cuda::fill<T>(lane, h, h, T(0), T(0), a2, lda);
+  Cuda::fill<T>(lane, h, h, T(0), T(0), r21, ldr);
+  if (!householder_grid(lane, m - h, h, a2 + h, lda, r22, ldr, tau + h, work)) {
+    throw std::logic_error("householder_panel: the second half does not fit");
+  }
+  return true;
+}
+
 }  // namespace
 
 template <class T>
@@ -196,7 +227,8 @@ void Cuda::householder_panel(Lane& lane, Size m, Size w, T* a, Size lda, T* r, S
   using D = DeviceType<T>;
   using R = Real<T>;
   const Size k = std::min(m, w);
-  if (k <= 0 || householder_grid(lane, m, w, a, lda, r, ldr, tau, work)) {
+  if (k <= 0 || householder_grid(lane, m, w, a, lda, r, ldr, tau, work) ||
+      panel_by_halves(lane, m, w, a, lda, r, ldr, tau, work)) {
     return;
   }
   PanelArguments<D> p{m, narrow(w), narrow(k), on_device(a), lda, on_device(r), ldr, on_device(tau),

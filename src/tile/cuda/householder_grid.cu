@@ -49,7 +49,7 @@ __device__ void give_up(const GridPanel<D>& p, int rows) {
   }
 }
 
-template <class D, class R, int kRows>
+template <class D, class R, int kRows, int kSpans>
 __global__ void __launch_bounds__(kGridThreads, 1)
     grid_panel_kernel(const GridPanel<D> p, R smallest) {
   extern __shared__ __align__(16) char memory[];
@@ -58,35 +58,35 @@ __global__ void __launch_bounds__(kGridThreads, 1)
   const int lane = static_cast<int>(threadIdx.x) % 32;
   constexpr int block_rows = kRows * kGridWarps;
   static_assert(block_rows >= kGridColumns);  // pivots lie in the first block
-  static_assert(kGridSpans == 2 && kRows % GridPack<D>::count == 0);
-  GridRows<D, R, kRows> rows;
+  static_assert(kSpans <= kGridSpans && kRows % GridPack<D>::count == 0);
+  GridRows<D, R, kRows, kSpans> rows;
   rows.first = static_cast<int>(blockIdx.x) * block_rows + warp * kRows;
   rows.lane = lane;
   rows.load(p);
   const auto column = [&](int j) { return shared.next[j & 1] + warp * kRows; };
   rows.show(0, 0, column(0));
   rows.template add_up<true, 0>(0, column(0));
-  D own_scale[kGridSpans];
+  D own_scale[kSpans];
 #pragma unroll
-  for (int c = 0; c < kGridSpans; ++c) {
+  for (int c = 0; c < kSpans; ++c) {
     own_scale[c] = element<D>(R{0});
   }
   for (int j = 0; j < p.k; ++j) {
 #pragma unroll
-    for (int c = 0; c < kGridSpans; ++c) {
+    for (int c = 0; c < kSpans; ++c) {
       shared.warps[warp][lane + 32 * c] = rows.sums[c];
     }
     if (blockIdx.x == 0) {
       rows.tell_row(p, j);
     }
     __syncthreads();
-    if (!exchange_sums<D, R, kRows>(p, shared, j, smallest)) {
+    if (!exchange_sums<D, R, kRows, kSpans>(p, shared, j, smallest)) {
       return give_up<D, R>(p, block_rows);
     }
     const ReflectorScalars<D, R> h = shared.scalars;
-    D factor[kGridSpans];
+    D factor[kSpans];
 #pragma unroll
-    for (int c = 0; c < kGridSpans; ++c) {
+    for (int c = 0; c < kSpans; ++c) {
       const int l = lane + 32 * c;
       factor[c] = l > j && l < p.w
                       ? conjugate(h.tau) * (shared.row[l] + conjugate(h.scale) * shared.sums[l])
@@ -106,10 +106,10 @@ __global__ void __launch_bounds__(kGridThreads, 1)
   rows.store(p, own_scale);
 }
 
-template <class D, class R, int kRows>
+template <class D, class R, int kRows, int kSpans>
 void launch(CudaLane& lane, GridPanel<D> p, int blocks) {
   constexpr std::size_t shared = sizeof(GridMemory<D, R, kRows>);
-  const auto kernel = reinterpret_cast<const void*>(&grid_panel_kernel<D, R, kRows>);
+  const auto kernel = reinterpret_cast<const void*>(&grid_panel_kernel<D, R, kRows, kSpans>);
   if (shared > kPlainSharedMemory) {
     allow_shared_memory(kernel, shared);
   }
@@ -123,6 +123,27 @@ void launch(CudaLane& lane, GridPanel<D> p, int blocks) {
 
 std::atomic<Size> good_blocks{kGoodBlocks};
 
+// As many columns as the lanes of a warp have: twice as many rows as else, where these are few.
+constexpr int kFewColumns = 32;
+
+// The rows of a warp, as few as the device has room for; 0: there is none.
+Size grid_rows(CudaLane& lane, Size m, Size most) {
+  int processors = 0;
+  JAXMG_CUDA_CHECK(
+      cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, lane.device()));
+  const Size room = std::min<Size>(processors, kMostBlocks);
+  const Size good = good_blocks;
+  if (good == 0 || m > room * most * kGridWarps) {
+    return 0;
+  }
+  Size rows = kGridColumns / kGridWarps;
+  const auto blocks_of = [m](Size count) { return ceil_div(m, count * kGridWarps); };
+  while (rows < most && (blocks_of(rows) > room || (rows < kGoodRows && blocks_of(rows) > good))) {
+    rows *= 2;
+  }
+  return rows;
+}
+
 }  // namespace
 
 void set_panel_blocks(Size blocks) {
@@ -134,22 +155,15 @@ bool householder_grid(CudaLane& lane, Size m, Size w, T* a, Size lda, T* r, Size
                       void* work) {
   using D = DeviceType<T>;
   using R = Real<T>;
-  constexpr int widest = kGridRegisters / (kGridSpans * Tagged<D>::kWords);
-  constexpr int most = widest < 32 ? widest : 32;
-  int processors = 0;
-  JAXMG_CUDA_CHECK(
-      cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, lane.device()));
-  const Size room = std::min<Size>(processors, kMostBlocks);
-  const Size good = good_blocks;
-  if (w > kGridColumns || good == 0 || m > room * most * kGridWarps) {
+  constexpr int most_of = kGridRegisters / Tagged<D>::kWords;  // elements of a thread
+  constexpr int most = std::min(most_of / kGridSpans, 32);
+  constexpr bool narrow_is_taller = most_of > most && most_of <= 64;
+  const bool few = narrow_is_taller && w <= kFewColumns;
+  const Size rows = w > kGridColumns ? 0 : grid_rows(lane, m, few ? most_of : most);
+  if (rows == 0) {
     return false;
   }
-  Size rows = kGridColumns / kGridWarps;
-  const auto blocks_of = [m](Size count) { return ceil_div(m, count * kGridWarps); };
-  while (rows < most && (blocks_of(rows) > room || (rows < kGoodRows && blocks_of(rows) > good))) {
-    rows *= 2;
-  }
-  const int blocks = narrow(blocks_of(rows));
+  const int blocks = narrow(ceil_div(m, rows * kGridWarps));
   auto* const sums = static_cast<Tagged<D>*>(work);
   const Size count = 2 * (Size{blocks} + 1) * kGridColumns;
   JAXMG_CUDA_CHECK(
@@ -165,11 +179,15 @@ bool householder_grid(CudaLane& lane, Size m, Size w, T* a, Size lda, T* r, Size
                  sums,
                  sums + 2 * Size{blocks} * kGridColumns};
   if (rows == 8) {
-    launch<D, R, 8>(lane, p, blocks);
+    launch<D, R, 8, kGridSpans>(lane, p, blocks);
   } else if (rows == 16) {
-    launch<D, R, 16>(lane, p, blocks);
-  } else if constexpr (most >= 32) {
-    launch<D, R, 32>(lane, p, blocks);
+    launch<D, R, 16, kGridSpans>(lane, p, blocks);
+  } else if (rows <= most) {
+    if constexpr (most >= 32) {
+      launch<D, R, 32, kGridSpans>(lane, p, blocks);
+    }
+  } else if constexpr (narrow_is_taller) {
+    launch<D, R, most_of, 1>(lane, p, blocks);
   }
   return true;
 }

@@ -11,10 +11,10 @@
 
 namespace jaxmg::tile {
 
-// Reads of a thread under way: what registers are left for beside those of its rows.
-template <class D, int kRows>
+// Reads of a thread under way: what registers are left for beside kHeld elements of its rows.
+template <class D, int kHeld>
 struct GridReads {
-  static constexpr int rows = kRows * kGridSpans * Tagged<D>::kWords;
+  static constexpr int rows = kHeld * Tagged<D>::kWords;
   static constexpr int fitting = (rows > kGridRegisters / 2 ? 32 : 64) / (2 * Tagged<D>::kWords);
   static constexpr int count = fitting < 16 ? fitting : 16;
 };
@@ -23,10 +23,10 @@ inline constexpr int kMostGridPolls = 1 << 21;  // more than a second
 
 // The sum over blocks first, first + kGridGroups, ... of what they tell of a column. False if it
 // did not come.
-template <class D, int kRows>
+template <class D, int kHeld>
 __device__ bool collect_sums(const Tagged<D>* sums, int first, int blocks, std::uint32_t tag,
                              D& sum) {
-  constexpr int reads = GridReads<D, kRows>::count;
+  constexpr int reads = GridReads<D, kHeld>::count;
   for (int begin = first; begin < blocks; begin += reads * kGridGroups) {
     Tagged<D> found[reads];
     bool all = false;
@@ -59,7 +59,7 @@ __device__ bool collect_sums(const Tagged<D>* sums, int first, int blocks, std::
 
 // Tells the others this block's sums for column j, and reads theirs, row j and what they make of
 // column j into shared memory. False if a block is missing.
-template <class D, class R, int kRows>
+template <class D, class R, int kRows, int kSpans>
 __device__ bool exchange_sums(const GridPanel<D>& p, GridMemory<D, R, kRows>& shared, int j,
                               R smallest) {
   const int column = static_cast<int>(threadIdx.x) % kGridColumns;
@@ -80,7 +80,7 @@ __device__ bool exchange_sums(const GridPanel<D>& p, GridMemory<D, R, kRows>& sh
   }
   bool here = true;
   if (of_use) {
-    here = collect_sums<D, kRows>(sums, group, blocks, tag, sum);
+    here = collect_sums<D, kRows * kSpans>(sums, group, blocks, tag, sum);
     if (group == kGridGroups - 1 && here) {
       const Tagged<D>* const row = p.row + turn * kGridColumns + column;
       Tagged<D> found = look(row);

@@ -12,7 +12,7 @@ namespace jaxmg::tile {
 
 inline constexpr int kGridThreads = 256;
 inline constexpr int kGridWarps = kGridThreads / 32;
-inline constexpr int kGridSpans = 2;  // columns of a lane
+inline constexpr int kGridSpans = 2;  // columns of a lane, at most
 inline constexpr int kGridColumns = 32 * kGridSpans;
 // Of threads that add up the blocks' sums.
 inline constexpr int kGridGroups = kGridThreads / kGridColumns;

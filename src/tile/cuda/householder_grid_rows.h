@@ -29,10 +29,10 @@ __device__ DeviceComplex<R> plus_conjugate_product(DeviceComplex<R> x, DeviceCom
 }
 
 // The rows of a warp: kRows consecutive ones from `first` on, a lane's columns lane, lane + 32.
-template <class D, class R, int kRows>
+template <class D, class R, int kRows, int kSpans>
 struct GridRows {
-  D x[kRows][kGridSpans];
-  D sums[kGridSpans];  // over rows below the pivot, of conj(next column) times own columns
+  D x[kRows][kSpans];
+  D sums[kSpans];  // over rows below the pivot, of conj(next column) times own columns
   int first;
   int lane;
 
@@ -40,7 +40,7 @@ struct GridRows {
 #pragma unroll
     for (int q = 0; q < kRows; ++q) {
 #pragma unroll
-      for (int c = 0; c < kGridSpans; ++c) {
+      for (int c = 0; c < kSpans; ++c) {
         const int l = lane + 32 * c;
         x[q][c] = first + q < p.m && l < p.w ? p.a[first + q + l * p.lda] : element<D>(R{0});
       }
@@ -55,7 +55,7 @@ struct GridRows {
         GridPack<D> pack;
 #pragma unroll
         for (int i = 0; i < GridPack<D>::count; ++i) {
-          pack.x[i] = c == 0 ? x[q + i][0] : x[q + i][kGridSpans - 1];
+          pack.x[i] = c == 0 ? x[q + i][0] : x[q + i][kSpans - 1];
         }
         *reinterpret_cast<GridPack<D>*>(next + q) = pack;
       }
@@ -67,7 +67,7 @@ struct GridRows {
   template <bool kNear, int kFrom>
   __device__ void add_up(int j, const D* next) {
 #pragma unroll
-    for (int c = kFrom; c < kGridSpans; ++c) {
+    for (int c = kFrom; c < kSpans; ++c) {
       sums[c] = element<D>(R{0});
     }
 #pragma unroll
@@ -77,7 +77,7 @@ struct GridRows {
       for (int i = 0; i < GridPack<D>::count; ++i) {
         if (!kNear || first + q + i > j) {
 #pragma unroll
-          for (int c = kFrom; c < kGridSpans; ++c) {
+          for (int c = kFrom; c < kSpans; ++c) {
             sums[c] = plus_conjugate_product(sums[c], pack.x[i], x[q + i][c]);
           }
         }
@@ -91,7 +91,7 @@ struct GridRows {
     for (int q = 0; q < kRows; ++q) {
       if (first + q == j) {
 #pragma unroll
-        for (int c = 0; c < kGridSpans; ++c) {
+        for (int c = 0; c < kSpans; ++c) {
           put(p.row + (j & 1) * kGridColumns + lane + 32 * c, x[q][c],
               static_cast<std::uint32_t>(j + 1));
         }
@@ -104,10 +104,10 @@ struct GridRows {
   // `next`. kNear: some rows are not below row j + 1. kFrom: no column after j lies in an earlier
   // span.
   template <bool kNear, int kFrom>
-  __device__ void apply(int j, D scale, const D (&factor)[kGridSpans], const D* column, D* next) {
-    D scaled[kGridSpans];
+  __device__ void apply(int j, D scale, const D (&factor)[kSpans], const D* column, D* next) {
+    D scaled[kSpans];
 #pragma unroll
-    for (int c = kFrom; c < kGridSpans; ++c) {
+    for (int c = kFrom; c < kSpans; ++c) {
       scaled[c] = scale * factor[c];
     }
 #pragma unroll
@@ -117,7 +117,7 @@ struct GridRows {
       for (int i = 0; i < GridPack<D>::count; ++i) {
         const int row = first + q + i;
 #pragma unroll
-        for (int c = kFrom; c < kGridSpans; ++c) {
+        for (int c = kFrom; c < kSpans; ++c) {
           if (!kNear || row > j) {
             x[q + i][c] = minus_product(x[q + i][c], pack.x[i], scaled[c]);
           } else if (row == j) {
@@ -133,11 +133,11 @@ struct GridRows {
   }
 
   template <bool kNear>
-  __device__ void apply(int j, D scale, const D (&factor)[kGridSpans], const D* column, D* next) {
+  __device__ void apply(int j, D scale, const D (&factor)[kSpans], const D* column, D* next) {
     if (j < 31) {
       apply<kNear, 0>(j, scale, factor, column, next);
     } else {
-      apply<kNear, kGridSpans - 1>(j, scale, factor, column, next);
+      apply<kNear, kSpans - 1>(j, scale, factor, column, next);
     }
   }
 
@@ -147,7 +147,7 @@ struct GridRows {
     for (int q = 0; q < kRows; ++q) {
       if (first + q == j) {
 #pragma unroll
-        for (int c = 0; c < kGridSpans; ++c) {
+        for (int c = 0; c < kSpans; ++c) {
           const int l = lane + 32 * c;
           if (l < p.w) {
             p.r[j + l * p.ldr] = l == j ? element<D>(beta) : l > j ? x[q][c] : element<D>(R{0});
@@ -158,9 +158,9 @@ struct GridRows {
   }
 
   // The reflectors.
-  __device__ void store(const GridPanel<D>& p, const D (&scale)[kGridSpans]) const {
+  __device__ void store(const GridPanel<D>& p, const D (&scale)[kSpans]) const {
 #pragma unroll
-    for (int c = 0; c < kGridSpans; ++c) {
+    for (int c = 0; c < kSpans; ++c) {
       const int l = lane + 32 * c;
 #pragma unroll
       for (int q = 0; q < kRows; ++q) {

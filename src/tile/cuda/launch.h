@@ -13,6 +13,7 @@ namespace jaxmg::tile {
 
 inline constexpr int kThreads = 256;
 inline constexpr Size kMaxGridY = 65535;
+inline constexpr Size kMaxGridZ = 65535;
 
 // Threads for the elements of an m x n matrix: as many along a column as it has use for, the others
 // in the next columns; `each`: elements of a row that belong to one.

@@ -33,20 +33,22 @@ struct PackMemory {
   static constexpr bool kComplex = !std::is_same_v<W, double>;
   using Block = SweepBlock<Q, kComplex>;
   static constexpr int kStride = Block::kCount + 1;
+  static constexpr int kProducts = Block::kCount * Block::kCount / 4;
   static constexpr std::size_t kBytes =
-      static_cast<std::size_t>((Block::kHeight + 2 * Block::kCount) * kStride + Block::kCount) *
+      static_cast<std::size_t>((Block::kHeight + Block::kCount) * kStride + kProducts +
+                               Block::kCount) *
       sizeof(W);
 
-  W* v;     // kHeight x kCount
-  W* gram;  // kCount x kCount, as is T
-  W* t;
-  W* tau;
+  W* v;    // kHeight x kCount
+  W* t;    // kCount x kCount
+  W* tau;  // kCount
+  W* products;
 
   __device__ explicit PackMemory(char* memory)
       : v(reinterpret_cast<W*>(memory)),
-        gram(v + Block::kHeight * kStride),
-        t(gram + Block::kCount * kStride),
-        tau(t + Block::kCount * kStride) {}
+        t(v + Block::kHeight * kStride),
+        tau(t + Block::kCount * kStride),
+        products(tau + Block::kCount) {}
 };
 
 // V and tau of a group's reflectors in one step; zero where there are none.
@@ -78,39 +80,67 @@ __device__ void load_reflectors(const PackMemory<Q, W>& s, const SweepPasses& pa
   }
 }
 
-// T_jj = tau_j,  T(0:j, j) = -tau_j T(0:j, 0:j) (V(:, 0:j)^H v_j)
+// T = diag(tau) inv(U), where U is upper triangular with a unit diagonal and U_ij = v_i^H v_j tau_j
+// above it. Inverses of blocks of the diagonal are joined in pairs:
+//
+//   inv(U) = [ A  -A U_12 B ]    A = inv(U_11), B = inv(U_22)
+//            [ 0      B     ]
 template <int Q, class W>
 __device__ void form_factor(const PackMemory<Q, W>& s) {
   using Block = typename PackMemory<Q, W>::Block;
   constexpr int g = Block::kCount, ld = g + 1;
   const W zero = element<W>(0.0);
-  for (int x = static_cast<int>(threadIdx.x); x < g * g; x += kThreads) {
+  const int thread = static_cast<int>(threadIdx.x);
+  for (int x = thread; x < g * g; x += kThreads) {
     const int i = x / g, j = x % g;
     W sum = zero;
     for (int r = j + 1; i < j && r <= i + Block::kRows; ++r) {
       sum = sum + conjugate(s.v[r * ld + i]) * s.v[r * ld + j];
     }
-    s.gram[i * ld + j] = sum;
-    s.t[i * ld + j] = zero;
+    s.t[i * ld + j] = i == j ? element<W>(1.0) : sum * s.tau[j];
   }
   __syncthreads();
-  if (threadIdx.x < 32) {
-    const int i = static_cast<int>(threadIdx.x);
-    for (int j = 0; j < g; ++j) {
+  for (int size = 1; size < g; size *= 2) {
+    // Element (i, j) of U_12 B, then of A times that, for each pair of blocks.
+    for (int x = thread; x < g / 2 * size; x += kThreads) {
+      const int i = x % size, j = x / size % size, first = x / (size * size) * 2 * size;
+      const W* const u = s.t + (first + i) * ld + first + size;
       W sum = zero;
-      for (int l = i; l < j; ++l) {
-        sum = sum + s.t[i * ld + l] * s.gram[l * ld + j];
+      for (int l = 0; l <= j; ++l) {
+        sum = sum + u[l] * s.t[(first + size + l) * ld + first + size + j];
       }
-      __syncwarp();
-      if (i <= j && i < g) {
-        s.t[i * ld + j] = i == j ? s.tau[j] : zero - s.tau[j] * sum;
-      }
-      __syncwarp();
+      s.products[x] = sum;
     }
+    __syncthreads();
+    for (int x = thread; x < g / 2 * size; x += kThreads) {
+      const int i = x % size, j = x / size % size, first = x / (size * size) * 2 * size;
+      const W* const column = s.products + x - i;
+      W sum = zero;
+      for (int l = i; l < size; ++l) {
+        sum = sum - s.t[(first + i) * ld + first + l] * column[l];
+      }
+      s.t[(first + i) * ld + first + size + j] = sum;
+    }
+    __syncthreads();
+  }
+  for (int x = thread; x < g * g; x += kThreads) {
+    s.t[x / g * ld + x % g] = s.tau[x / g] * s.t[x / g * ld + x % g];
   }
 }
 
-// The tiles of conj(V), -T and V in the order of their use, as number `block` of those packed.
+// Element (r, j) of V T.
+template <int Q, class W>
+__device__ W factor_element(const PackMemory<Q, W>& s, int r, int j) {
+  using Block = typename PackMemory<Q, W>::Block;
+  constexpr int ld = Block::kCount + 1;
+  W sum = element<W>(0.0);
+  for (int q = r > Block::kRows ? r - Block::kRows : 0; q < r && q <= j; ++q) {
+    sum = sum + s.v[r * ld + q] * s.t[q * ld + j];
+  }
+  return sum;
+}
+
+// The tiles of conj(V) and -V T as number `block` of those packed.
 template <int Q, class W>
 __device__ void store_tiles(const PackMemory<Q, W>& s, Size block, double* packed) {
   using Block = typename PackMemory<Q, W>::Block;
@@ -119,22 +149,18 @@ __device__ void store_tiles(const PackMemory<Q, W>& s, Size block, double* packe
   for (int x = static_cast<int>(threadIdx.x); x < Block::kTiles * 64; x += kThreads) {
     const int tile = x / 64, e = x % 2, lane = x / 2 % 32, row = lane / 4,
               pair = 2 * (lane % 4) + e;
+    const bool conj = tile < Block::kV;
     W value;
-    bool conj = false;
-    if (tile < Block::kV) {
+    if (conj) {
       const int c = tile / Block::kTall, r = c + tile % Block::kTall;
       value = s.v[(8 * r + pair) * ld + 8 * c + row];
-      conj = true;
-    } else if (tile < Block::kV + Block::kT) {
-      int r = 0, c = tile - Block::kV;
-      for (; c >= Block::kColumns - r; ++r) {
-        c -= Block::kColumns - r;
-      }
-      value = element<W>(0.0) - s.t[(8 * r + row) * ld + 8 * (r + c) + pair];
     } else {
-      const int n = tile - Block::kV - Block::kT;
-      const int c = n / Block::kTall, r = c + n % Block::kTall;
-      value = s.v[(8 * r + row) * ld + 8 * c + pair];
+      int c = 0;
+      while (c + 1 < Block::kColumns && Block::factor(0, c + 1) <= tile) {
+        ++c;
+      }
+      const int r = tile - Block::factor(0, c);
+      value = element<W>(0.0) - factor_element<Q>(s, 8 * r + row, 8 * c + pair);
     }
     double* const place = target + tile * Block::kTile + x % 64;
     place[0] = real_part(value);

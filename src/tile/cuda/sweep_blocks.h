@@ -3,10 +3,10 @@
 // The reflectors number k of a group of g = b / 2 sweeps are I - V T V^H in a window of b + g rows,
 // which begins one row above the first reflector, at an even row of the matrix. In tiles of 8 x 8,
 // with Q = b / 8 and C = g / 8 columns of them, V has tiles in rows c .. c + Q of tile column c
-// only, and T is upper triangular. Kept, in the order of use, are the tiles of conj(V), those of
-// -T, and those of V again; each as 64 numbers in the order of the operands b of multiply_add(),
-// whose lane (g, t) wants rows 2 t and 2 t + 1. Complex tiles have 64 more numbers, which
-// multiply (Im x, -Re x) where the first ones multiply (Re x, Im x).
+// only, and V T in rows 0 .. c + Q, T being upper triangular. Kept are the tiles of conj(V) and
+// those of -V T; each as 64 numbers in the order of the operands b of multiply_add(), whose lane
+// (g, t) wants rows 2 t and 2 t + 1. Complex tiles have 64 more numbers, which multiply (Im x,
+// -Re x) where the first ones multiply (Re x, Im x).
 #pragma once
 
 #include <type_traits>
@@ -25,13 +25,15 @@ struct SweepBlock {
   static constexpr int kColumns = Q / 2;       // columns of tiles
   static constexpr int kTall = Q + 1;          // tiles of V in one of them
   static constexpr int kV = kColumns * kTall;  // tiles
-  static constexpr int kT = kColumns * (kColumns + 1) / 2;
-  static constexpr int kTiles = 2 * kV + kT;
+  static constexpr int kTiles = 2 * kV + kColumns * (kColumns - 1) / 2;
   static constexpr int kTile = Complex ? 128 : 64;  // numbers
   static constexpr int kSize = kTiles * kTile;
-  // Number of the tile (row, column) of T.
+  // Numbers of the tiles (row, column) of V and of V T.
+  JAXMG_HOST_DEVICE static constexpr int reflector(int row, int column) {
+    return column * kTall + row - column;
+  }
   JAXMG_HOST_DEVICE static constexpr int factor(int row, int column) {
-    return kV + row * kColumns - row * (row - 1) / 2 + column - row;
+    return kV + column * kTall + column * (column - 1) / 2 + row;
   }
 };
 

@@ -22,20 +22,92 @@ class SweepColumns {
   static constexpr Size kWidth = kComplex ? 8 : 16;  // of a warp
 
   // `first` is the warp's first column. Lanes whose column does not exist read another one.
-  __device__ SweepColumns(S* x, Size ldx, Size n, Size columns, Size first)
+  __device__ SweepColumns(S* x, Size ldx, int n, Size columns, Size first)
       : n_(n), paired_(ldx % 2 == 0 && reinterpret_cast<std::uintptr_t>(x) % (2 * sizeof(S)) == 0) {
     const Size column = first + threadIdx.x % 32 / 4;
-    const Size row = 2 * (threadIdx.x % 4);
+    const int row = 2 * static_cast<int>(threadIdx.x % 4);
     const Size last = columns - 1;
     here_ = column < columns;
     there_ = column + 8 < columns;
+    whole_ = __all_sync(~0u, here_ && (kComplex || there_) && (sizeof(S) == 16 || paired_));
     left_ = x + (here_ ? column : last) * ldx + row;
     right_ = x + (there_ ? column + 8 : last) * ldx + row;
     row_ = row;
   }
 
+  // Tiles tile(0), ... of 8 rows each from row `row` on: the thread's four numbers of each.
+  template <int Count, class Tile>
+  __device__ void load(int row, const Tile& tile) const {
+    if (whole_ && row + 8 * Count <= n_) {
+#pragma unroll
+      for (int r = 0; r < Count; ++r) {
+        load_whole(left_ + row + 8 * r, right_ + row + 8 * r, tile(r));
+      }
+    } else {
+#pragma unroll
+      for (int r = 0; r < Count; ++r) {
+        load_tile(row + 8 * r, tile(r));
+      }
+    }
+  }
+  template <int Count, class Tile>
+  __device__ void store(int row, const Tile& tile) const {
+    if (whole_ && row + 8 * Count <= n_) {
+#pragma unroll
+      for (int r = 0; r < Count; ++r) {
+        store_whole(left_ + row + 8 * r, right_ + row + 8 * r, tile(r));
+      }
+    } else {
+#pragma unroll
+      for (int r = 0; r < Count; ++r) {
+        store_tile(row + 8 * r, tile(r));
+      }
+    }
+  }
+  // Tells the cache that rows row .. row + Rows - 1 will be loaded.
+  template <int Rows>
+  __device__ void announce(int row) const {
+    constexpr int line = 128 / sizeof(S);
+    for (int i = row + line * static_cast<int>(threadIdx.x % 4); i < row + Rows && i < n_;
+         i += 4 * line) {
+      prefetch(left_ - row_ + i);
+      if constexpr (!kComplex) {
+        prefetch(right_ - row_ + i);
+      }
+    }
+  }
+
+ private:
+  using Pair = std::conditional_t<sizeof(S) == sizeof(float), float2, double2>;
+  // Of a tile that exists as a whole, in as few accesses as there can be.
+  __device__ static void load_whole(const S* left, const S* right, double (&e)[4]) {
+    if constexpr (std::is_same_v<S, DeviceComplex<float>>) {
+      const float4 x = __ldcg(reinterpret_cast<const float4*>(left));
+      e[0] = x.x, e[1] = x.z, e[2] = x.y, e[3] = x.w;
+    } else if constexpr (kComplex) {
+      const double2 a = __ldcg(reinterpret_cast<const double2*>(left));
+      const double2 b = __ldcg(reinterpret_cast<const double2*>(left + 1));
+      e[0] = a.x, e[1] = b.x, e[2] = a.y, e[3] = b.y;
+    } else {
+      const Pair a = __ldcg(reinterpret_cast<const Pair*>(left));
+      const Pair b = __ldcg(reinterpret_cast<const Pair*>(right));
+      e[0] = a.x, e[1] = a.y, e[2] = b.x, e[3] = b.y;
+    }
+  }
+  __device__ static void store_whole(S* left, S* right, const double (&e)[4]) {
+    if constexpr (std::is_same_v<S, DeviceComplex<float>>) {
+      *reinterpret_cast<float4*>(left) = {static_cast<float>(e[0]), static_cast<float>(e[2]),
+                                          static_cast<float>(e[1]), static_cast<float>(e[3])};
+    } else if constexpr (kComplex) {
+      left[0] = {e[0], e[2]};
+      left[1] = {e[1], e[3]};
+    } else {
+      *reinterpret_cast<Pair*>(left) = {static_cast<S>(e[0]), static_cast<S>(e[1])};
+      *reinterpret_cast<Pair*>(right) = {static_cast<S>(e[2]), static_cast<S>(e[3])};
+    }
+  }
   // e: the thread's four numbers of the tile of rows row .. row + 7.
-  __device__ void load(Size row, double (&e)[4]) const {
+  __device__ void load_tile(int row, double (&e)[4]) const {
     if constexpr (kComplex) {
       const bool first = row + row_ < n_, second = row + row_ + 1 < n_;
       const S a = first ? load_shared_by_all(left_ + row) : S{0, 0};
@@ -46,18 +118,7 @@ class SweepColumns {
       load_pair(right_ + row, row, e[2], e[3]);
     }
   }
-  // Tells the cache that rows row .. row + Rows - 1 will be loaded.
-  template <int Rows>
-  __device__ void announce(Size row) const {
-    constexpr int line = 128 / sizeof(S);
-    for (Size i = row + line * (threadIdx.x % 4); i < row + Rows && i < n_; i += 4 * line) {
-      prefetch(left_ - row_ + i);
-      if constexpr (!kComplex) {
-        prefetch(right_ - row_ + i);
-      }
-    }
-  }
-  __device__ void store(Size row, const double (&e)[4]) const {
+  __device__ void store_tile(int row, const double (&e)[4]) const {
     if constexpr (kComplex) {
       using R = decltype(S::re);
       if (here_ && row + row_ < n_) {
@@ -75,11 +136,8 @@ class SweepColumns {
       }
     }
   }
-
- private:
-  using Pair = std::conditional_t<sizeof(S) == sizeof(float), float2, double2>;
   // Other multiprocessors may have written it.
-  __device__ void load_pair(const S* p, Size row, double& a, double& b) const {
+  __device__ void load_pair(const S* p, int row, double& a, double& b) const {
     if (paired_ && row + row_ + 1 < n_) {
       const Pair pair = __ldcg(reinterpret_cast<const Pair*>(p));
       a = pair.x, b = pair.y;
@@ -88,7 +146,7 @@ class SweepColumns {
       b = row + row_ + 1 < n_ ? load_shared_by_all(p + 1) : S{0};
     }
   }
-  __device__ void store_pair(S* p, Size row, double a, double b) const {
+  __device__ void store_pair(S* p, int row, double a, double b) const {
     if (paired_ && row + row_ + 1 < n_) {
       *reinterpret_cast<Pair*>(p) = {static_cast<S>(a), static_cast<S>(b)};
     } else {
@@ -101,12 +159,13 @@ class SweepColumns {
     }
   }
 
-  Size n_;
+  int n_;
   bool paired_;
   bool here_, there_;
+  bool whole_;  // all columns of the warp exist and can be accessed in pairs of rows
   S* left_;
   S* right_;
-  Size row_;
+  int row_;
 };
 
 }  // namespace jaxmg::tile

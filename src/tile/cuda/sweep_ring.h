@@ -15,33 +15,52 @@ namespace jaxmg::tile {
 template <int Q, bool Complex, int Slots>
 class SweepRing {
  public:
+  static_assert(Slots == 2 || Slots == 4);
   using Block = SweepBlock<Q, Complex>;
   static constexpr std::size_t kBytes =
       static_cast<std::size_t>(Slots) * Block::kSize * sizeof(double);
 
-  __device__ SweepRing(const SweepPasses& passes, Size pass, Size last, const double* packed,
+  __device__ SweepRing(const SweepPasses& passes, int pass, int last, const double* packed,
                        double* slots)
       : passes_(passes), packed_(packed), slots_(slots), pass_(pass), last_(last) {
-    for (int i = 0; i < Slots - 1; ++i) {
+    for (int i = 0; i < kTogether; ++i) {
       copy_next();
     }
   }
-  // The next block, for all threads. The one before is not looked at any more.
-  __device__ const double* next() {
-    wait_for_copies<Slots - 2>();
+  // The blocks of a step, for all threads: that of the later group, then that of the earlier one.
+  // Those before are not looked at any more, or that one where there are two slots only.
+  __device__ const double* first() {
+    await();
+    return present();
+  }
+  __device__ const double* second() {
+    if constexpr (kTogether == 1) {
+      await();
+    }
+    return present();
+  }
+
+ private:
+  static constexpr int kTogether = Slots / 2;  // blocks that are copied while as many are used
+
+  __device__ void await() {
+    wait_for_copies<0>();
     __syncthreads();
-    copy_next();
+    for (int i = 0; i < kTogether; ++i) {
+      copy_next();
+    }
+  }
+  __device__ const double* present() {
     const double* const block = slots_ + read_ * Block::kSize;
     read_ = read_ + 1 == Slots ? 0 : read_ + 1;
     return block;
   }
-
- private:
   __device__ void copy_next() {
     if (pass_ >= last_) {
       const double* const source = packed_ + passes_.block(pass_, half_, step_) * Block::kSize;
       double* const target = slots_ + written_ * Block::kSize;
-      for (int x = 2 * static_cast<int>(threadIdx.x); x < Block::kSize; x += 2 * blockDim.x) {
+      for (int x = 2 * static_cast<int>(threadIdx.x); x < Block::kSize;
+           x += 2 * static_cast<int>(blockDim.x)) {
         copy_async(target + x, source + x);
       }
       if (half_ == 1) {
@@ -61,7 +80,7 @@ class SweepRing {
   const SweepPasses& passes_;
   const double* packed_;
   double* slots_;
-  Size pass_, last_, step_ = 0;
+  int pass_, last_, step_ = 0;
   int half_ = 1;
   int written_ = 0, read_ = 0;
 };

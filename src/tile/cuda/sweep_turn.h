@@ -20,40 +20,35 @@ struct PassFlags {
 // One pass beside others.
 class PassTurn {
  public:
-  __device__ PassTurn(const PassFlags& flags, Size pass, Size top, Size columns, Size column)
-      : failed_(flags.failed) {
-    if (flags.done != nullptr) {
-      own_ = flags.done + pass * columns + column;
-      before_ = pass < top ? own_ + columns : nullptr;
-    }
-  }
+  // Passes top, top - 1, ... over `columns` sets of columns, of which this is one.
+  __device__ PassTurn(const PassFlags& flags, int pass, int top, int columns, int column)
+      : flags_(flags), own_(pass * columns + column), before_(pass < top ? own_ + columns : -1) {}
+
   // Until the pass before has done so many steps.
-  __device__ void await(Size steps) {
-    const int needed = static_cast<int>(steps);
-    if (before_ != nullptr && seen_ < needed) {
+  __device__ void await(int steps) {
+    if (flags_.done != nullptr && before_ >= 0 && seen_ < steps) {
       if (threadIdx.x % 32 == 0) {
-        seen_ = wait_for(before_, needed, failed_);
+        seen_ = wait_for(flags_.done + before_, steps, flags_.failed);
       }
       seen_ = __shfl_sync(~0u, seen_, 0);
     }
   }
   // What the block has stored in these steps, all threads having met since, is there to be read.
-  __device__ void tell(Size steps) const {
-    if (own_ != nullptr && threadIdx.x == 0) {
-      store_release(own_, static_cast<int>(steps));
+  __device__ void tell(int steps) const {
+    if (flags_.done != nullptr && threadIdx.x == 0) {
+      store_release(flags_.done + own_, steps);
     }
   }
   __device__ void finish() const {
-    if (own_ != nullptr) {
+    if (flags_.done != nullptr) {
       __syncthreads();
       tell(INT_MAX);
     }
   }
 
  private:
-  int* own_ = nullptr;
-  const int* before_ = nullptr;
-  int* failed_;
+  const PassFlags& flags_;
+  int own_, before_;
   int seen_ = 0;
 };
 

@@ -1,13 +1,13 @@
 // Reflectors of bulge chasing applied to eigenvectors, by an own kernel with tensor cores.
 //
-//   X <- X - V T (V^H X)    for each block: groups last to first, in each the blocks downwards
+//   X <- X - (V T) (V^H X)    for each block: groups last to first, in each the blocks downwards
 //
 // A warp has 16 columns of X (8 complex ones), of which a window of 2 b rows is in registers. A
 // pass takes two groups down the matrix: in each step the block of the later group, in the lower
 // three quarters of the window, and that of the earlier one, in the upper three quarters; then the
 // window moves by b rows. The rows of an accumulator are the columns of X, so that the result of
-// each of the three products is an operand of the next without leaving the registers. Only the
-// blocks come through shared memory, in a ring that copies fill ahead.
+// the first product is an operand of the second without leaving the registers. Only the blocks come
+// through shared memory, in a ring that copies fill ahead.
 //
 // Where warps are fewer than tensor cores can feed, several passes run at once, each some steps
 // behind the one before it.
@@ -31,33 +31,27 @@ constexpr int kMostWarps = 8;
 // One step of a pass whose window begins with tile `First` of the registers.
 template <int Q, int First, class S, class Ring>
 __device__ void pass_step(const SweepColumns<S>& columns, Ring& ring, PassTurn& turn,
-                          double (&window)[2 * Q][4], Size begin, Size step, bool last) {
+                          double (&window)[2 * Q][4], int begin, int step, bool last,
+                          std::uint64_t none) {
   constexpr bool complex = SweepColumns<S>::kComplex;
-  const Size row = begin + 8 * Q * step;
+  const int row = begin + 8 * Q * step;
   if (!last) {
     columns.template announce<8 * Q>(row + 16 * Q);
   }
-  apply_block<Q, complex, (First + Q / 2) % (2 * Q)>(window, ring.next());
-  const double* const block = ring.next();
+  const auto tile = [&](int r) -> double(&)[4] { return window[(First + r) % (2 * Q)]; };
+  apply_block<Q, complex, (First + Q / 2) % (2 * Q)>(window, ring.first(), none);
+  const double* const block = ring.second();
   if (step > 0) {
     turn.tell(step);  // by now the stores of the last step have arrived
   }
-  apply_block<Q, complex, First>(window, block);
-#pragma unroll
-  for (int r = 0; r < Q; ++r) {
-    columns.store(row + 8 * r, window[First + r]);
-  }
-  if (!last) {
+  apply_block<Q, complex, First>(window, block, none);
+  columns.template store<Q>(row, tile);
+  if (last) {
+    columns.template store<Q>(row + 8 * Q, [&](int r) -> double(&)[4] { return tile(Q + r); });
+  } else {
     // It has stored its first step + 2 blocks of rows, which begin one block further down.
     turn.await(step + 2);
-  }
-#pragma unroll
-  for (int r = 0; r < Q; ++r) {
-    if (last) {
-      columns.store(row + 8 * (Q + r), window[(First + Q + r) % (2 * Q)]);
-    } else {
-      columns.load(row + 8 * (2 * Q + r), window[First + r]);
-    }
+    columns.template load<Q>(row + 16 * Q, tile);
   }
 }
 
@@ -66,27 +60,27 @@ __device__ void pass_step(const SweepColumns<S>& columns, Ring& ring, PassTurn& 
 // number only.
 template <int Q, int Slots, class S>
 __global__ void __launch_bounds__(32 * kMostWarps, 1)
-    apply_sweeps_kernel(SweepPasses passes, Size top, int together, PassFlags flags,
-                        const double* packed, S* x, Size ldx, Size columns) {
+    apply_sweeps_kernel(const SweepPasses passes, int top, int together, const PassFlags flags,
+                        const double* packed, S* x, Size ldx, Size columns, std::uint64_t none) {
   extern __shared__ double slots[];
-  const Size set = blockIdx.x / together, sets = gridDim.x / together;
-  const Size first = top - blockIdx.x % together, last = together > 1 ? first : 0;
-  const Size warp = set * (blockDim.x / 32) + threadIdx.x / 32;
-  const SweepColumns<S> mine(x, ldx, passes.batch.n, columns, warp * SweepColumns<S>::kWidth);
+  const int block = static_cast<int>(blockIdx.x), warps = static_cast<int>(blockDim.x) / 32;
+  const int set = block / together, sets = static_cast<int>(gridDim.x) / together;
+  const int first = top - block % together, last = together > 1 ? first : 0;
+  const int warp = set * warps + static_cast<int>(threadIdx.x) / 32;
+  const SweepColumns<S> mine(x, ldx, static_cast<int>(passes.batch.n), columns,
+                             Size{warp} * SweepColumns<S>::kWidth);
   SweepRing<Q, SweepColumns<S>::kComplex, Slots> ring(passes, first, last, packed, slots);
   double window[2 * Q][4];
-  for (Size pass = first; pass >= last; --pass) {
+  for (int pass = first; pass >= last; --pass) {
     PassTurn turn(flags, pass, top, sets, set);
-    const Size begin = passes.begin(pass), steps = passes.steps_of(pass);
+    const int begin = static_cast<int>(passes.begin(pass));
+    const int steps = static_cast<int>(passes.steps_of(pass));
     turn.await(1);
-#pragma unroll
-    for (int r = 0; r < 2 * Q; ++r) {
-      mine.load(begin + 8 * r, window[r]);
-    }
-    for (Size step = 0; step < steps; ++step) {
-      pass_step<Q, 0>(mine, ring, turn, window, begin, step, step + 1 == steps);
+    mine.template load<2 * Q>(begin, [&](int r) -> double(&)[4] { return window[r]; });
+    for (int step = 0; step < steps; ++step) {
+      pass_step<Q, 0>(mine, ring, turn, window, begin, step, step + 1 == steps, none);
       if (++step < steps) {
-        pass_step<Q, Q>(mine, ring, turn, window, begin, step, step + 1 == steps);
+        pass_step<Q, Q>(mine, ring, turn, window, begin, step, step + 1 == steps, none);
       }
     }
     turn.finish();
@@ -116,9 +110,9 @@ void launch_sweeps(CudaLane& lane, const SweepPasses& passes, const SweepGrid& g
   for (Size left = passes.count(); left > 0; left = grid.together > 1 ? left - grid.together : 0) {
     const Size together = std::min(left, grid.together);
     kernel<<<static_cast<unsigned>(sets * together), static_cast<unsigned>(32 * grid.warps), bytes,
-             lane.stream()>>>(passes, left - 1, static_cast<int>(together),
+             lane.stream()>>>(passes, static_cast<int>(left) - 1, static_cast<int>(together),
                               together > 1 ? flags : PassFlags{nullptr, numbers}, packed, x, ldx,
-                              columns);
+                              columns, 0);
     JAXMG_CUDA_CHECK(cudaGetLastError());
   }
   if (grid.together > 1) {
