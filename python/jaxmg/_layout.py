@@ -307,6 +307,8 @@ def measured_tile(n: int, dtype: str, ranks: int, platform: str, precision: int 
 
 # Rows that are eliminated together where memory is short: fewer slow products down.
 SMALLEST_TILE = 256
+# What a GPU's memory holds beside what is planned: workspace of libraries, and gaps.
+SPARE = 256 << 20
 
 
 def chosen_tile(
@@ -321,8 +323,8 @@ def chosen_tile(
     tile = measured_tile(n, dtype, ranks, platform, precision)
     if platform != "cuda" or jax.process_count() > 1:
         return tile
-    free = _device_memory.available(platform, ranks)[0]
-    if free == 0:
+    free = _device_memory.available(platform, ranks)[0] - SPARE
+    if free <= 0:
         return tile
     precision = engine_precision(dtype, precision)
     while True:

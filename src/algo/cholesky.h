@@ -34,6 +34,7 @@
 #include "algo/hermitian_probe.h"
 #include "algo/mirror.h"
 #include "algo/panel_buffers.h"
+#include "algo/product_lanes.h"
 #include "algo/rank.h"
 #include "algo/unit_diagonal.h"
 #include "tile/panel.h"
@@ -203,7 +204,7 @@ class Cholesky {
         first = update_beside_panel(k, first, end);
       }
     }
-    update_columns(k, first, end);
+    update_columns(k, first, end, rank_.plan.overlaps_products());
   }
 
   // As many tile columns as take about the time of panel k + 1, which is being made; the others
@@ -218,7 +219,7 @@ class Cholesky {
     const Size tiles = round_up(ceil_div(beside, dist_.tile_size()), rank_.plan.group());
     const LocalTile stop = std::min(first + tiles, end);
     Device::leave_room(rank_.lanes, true);
-    update_columns(k, first, stop);
+    update_columns(k, first, stop, false);
     Device::leave_room(rank_.lanes, false);
     if (stop < end) {
       panels_.await(k + 1, rank_.lanes.update);
@@ -227,8 +228,8 @@ class Cholesky {
   }
 
   //   A22 -= L21 L21^H, on and below the diagonal tiles, in local tile columns [first, end)
-  void update_columns(Step k, LocalTile first, LocalTile end) {
-    auto& lane = rank_.lanes.update;
+  void update_columns(Step k, LocalTile first, LocalTile end, bool both_lanes) {
+    ProductLanes<Device> products(rank_.lanes, both_lanes);
     const LocalTile all(dist_.local_tiles(me_));
     const Size group = rank_.plan.group();
     const Step last(dist_.steps());
@@ -242,13 +243,13 @@ class Cholesky {
                      [&](const UpdateBlock& block) { diagonal.add(0, block); });
           ++from;
         }
-        update_below(lane, k, j, stop, from, last);
+        update_below(products, k, j, stop, from, last);
         continue;
       }
       // The tile columns of a group share one product for the rows below all of them; the
       // triangle at its top goes tile column by tile column, all groups at once.
       const Step below = stop < all ? dist_.step({me_, stop}) : last;
-      update_below(lane, k, j, stop, below, last);
+      update_below(products, k, j, stop, below, last);
       for (LocalTile c = j; c < stop; ++c) {
         Size sequence = (c - j) * dist_.ranks();
         for_blocks(k, c, c + 1, dist_.step({me_, c}), below,
@@ -257,18 +258,19 @@ class Cholesky {
     }
     const PanelType& panel = panels_[k];
     for_rhs(k, first, end, [&](Size col, Size count, T* columns) {
-      panel.update_rhs(lane, col, count, columns, rhs_.count);
+      panel.update_rhs(products.next(), col, count, columns, rhs_.count);
     });
     near_diagonal.for_each([&](const UpdateBlock& block, const UpdateBlock& stride, Size count) {
-      panel.update_strided(lane, block.row, stride.row, block.m, block.col, stride.col, block.n,
-                           a_ + block.offset, n_, stride.offset, count);
+      panel.update_strided(products.next(), block.row, stride.row, block.m, block.col, stride.col,
+                           block.n, a_ + block.offset, n_, stride.offset, count);
     });
     if constexpr (Device::halves_herk) {
       diagonal.for_each([&](const UpdateBlock& block, const UpdateBlock& stride, Size count) {
-        panel.update_diagonal(lane, block.row, stride.row, block.n, a_ + block.offset, n_,
-                              stride.offset, count);
+        panel.update_diagonal(products.next(), block.row, stride.row, block.n, a_ + block.offset,
+                              n_, stride.offset, count);
       });
     }
+    products.join();
   }
 
   // Tile columns [j, stop), rows eliminated at steps from .. to - 1, as blocks of panel k's update.
@@ -295,10 +297,11 @@ class Cholesky {
     visit(packed_position(panels_[k].ranges(), dist_.global_begin({me_, j})), count, rhs_column(j));
   }
 
-  void update_below(typename Device::Lane& lane, Step k, LocalTile j, LocalTile stop, Step from,
+  void update_below(ProductLanes<Device>& products, Step k, LocalTile j, LocalTile stop, Step from,
                     Step to) {
     for_blocks(k, j, stop, from, to, [&](const UpdateBlock& block) {
-      panels_[k].update(lane, block.row, block.m, block.col, block.n, a_ + block.offset, n_);
+      panels_[k].update(products.next(), block.row, block.m, block.col, block.n, a_ + block.offset,
+                        n_);
     });
   }
 

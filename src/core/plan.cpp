@@ -14,6 +14,9 @@ namespace {
 
 constexpr Size kAlignment = 256;  // of every scratch buffer, in bytes
 constexpr Size kMaxRhsBlock = 512;
+// From this order on native updates of a Cholesky factorisation take so long that nothing else
+// counts.
+constexpr Size kLongUpdates = 49152;
 // Right-hand sides that are eliminated with a matrix travel with its panels and lengthen them;
 // many of them are solved for just as fast on their own.
 constexpr Size kMostEliminatedRhs = 64;
@@ -107,7 +110,7 @@ Size choose_panel_parts(const PlanRequest& q, Precision precision, Size tile) {
     return q.parts;
   }
   if (q.platform != Platform::cuda || !is_complex(q.type) || q.ranks == 1 || q.n < 4096 ||
-      q.n >= 49152) {
+      q.n >= kLongUpdates) {
     return 1;
   }
   return tile >= 448 ? 4 : tile >= 320 ? 2 : 1;
@@ -233,6 +236,10 @@ Entry Plan::entry(Buffer buffer) const {
     }
   }
   return Entry{buffer, Place::scratch, request_.type, 0, 0};
+}
+
+bool Plan::overlaps_products() const {
+  return precision_ == Precision::native && request_.n < kLongUpdates;
 }
 
 Size Plan::factor_rows() const {

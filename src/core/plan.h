@@ -160,10 +160,10 @@ class Plan {
   Size group() const { return group_; }
   // Runs of columns in which a panel of a Cholesky factorisation is made and sent.
   Size panel_parts() const { return panel_parts_; }
+  // Whether updates are short enough for the ends of their products to count: see ProductLanes.
+  bool overlaps_products() const;
   // Of a panel with that many rows below its tile.
-  Size panel_parts(Size rows) const {
-    return rows <= parted_rows_ ? panel_parts_ : 1;
-  }
+  Size panel_parts(Size rows) const { return rows <= parted_rows_ ? panel_parts_ : 1; }
   // Right-hand sides that are eliminated together with the matrix: all of them, or none.
   Size eliminated_rhs() const { return eliminated_rhs_; }
   // What was asked for, where the platform and the element type have it.

@@ -37,6 +37,7 @@
 //   halves_herk      whether the lower triangle of a product is cheaper than all of it; only then:
 //   herk_strided(lane, n, k, a, lda, stride_a, c, ldc, stride_c, count)
 //                    lower triangles of count blocks c (n x n) <- c - a a^H, a being n x k
+//   overlaps_products  whether lanes have one, `side`, for products beside those of the update lane
 //   splits<T>        whether products of T can run in half precision parts; only then:
 //   class Half       storage of a half-precision number
 //   split(lane, m, n, src, lds, dst, ldd)

@@ -60,6 +60,7 @@ struct Deferred {
   static constexpr bool reads_in_place = false;
   static constexpr bool solves_eigenproblems = true;
   static constexpr bool halves_herk = false;
+  static constexpr bool overlaps_products = true;
   template <class T>
   static constexpr Size mirrored_rows = 1;
   template <class T>

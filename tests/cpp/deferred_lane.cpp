@@ -16,6 +16,8 @@ const char* name_of(LaneKind kind) {
       return "update";
     case LaneKind::copy:
       return "copy";
+    case LaneKind::side:
+      return "side";
     case LaneKind::messages:
       return "messages";
   }
@@ -60,7 +62,7 @@ bool Schedule::names(int r, LaneKind k) const {
 
 std::vector<Schedule> schedules(int ranks, int seeds) {
   using Choice = Schedule::Choice;
-  constexpr LaneKind kinds[] = {LaneKind::panel, LaneKind::update, LaneKind::copy};
+  constexpr LaneKind kinds[] = {LaneKind::panel, LaneKind::update, LaneKind::copy, LaneKind::side};
   std::vector<Schedule> all{{Choice::as_enqueued}};
   std::uint64_t seed = 0;
   for (const bool detached : {false, true}) {

@@ -23,7 +23,7 @@
 namespace jaxmg::test {
 
 // messages: what a communicator does, where that has lanes of its own.
-enum class LaneKind { panel, update, copy, messages };
+enum class LaneKind { panel, update, copy, side, messages };
 
 // Which of the lanes that can go on does so.
 struct Schedule {
@@ -198,11 +198,13 @@ struct DeferredLanes {
   DeferredLanes(Scheduler& scheduler, int rank)
       : panel(scheduler, rank, LaneKind::panel),
         update(scheduler, rank, LaneKind::update),
-        copy(scheduler, rank, LaneKind::copy) {}
+        copy(scheduler, rank, LaneKind::copy),
+        side(scheduler, rank, LaneKind::side) {}
 
   DeferredLane panel;
   DeferredLane update;
   DeferredLane copy;
+  DeferredLane side;
 };
 
 // The end of a rank program, as in a call of the GPU engine: the update lane follows all others.

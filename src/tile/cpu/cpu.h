@@ -24,6 +24,7 @@ struct Cpu {
   static constexpr bool reads_in_place = true;
   static constexpr bool solves_eigenproblems = true;
   static constexpr bool halves_herk = true;
+  static constexpr bool overlaps_products = false;
   template <class T>
   static constexpr Size mirrored_rows = 1;
   template <class T>

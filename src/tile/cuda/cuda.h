@@ -25,6 +25,7 @@ struct Cuda {
   static constexpr bool reads_in_place = false;
   static constexpr bool solves_eigenproblems = true;
   static constexpr bool halves_herk = false;
+  static constexpr bool overlaps_products = true;
   template <class T>
   static constexpr Size mirrored_rows = is_complex_v<T> ? 8192 : 16384;
   template <class T>

@@ -277,7 +277,8 @@ std::uint32_t CudaLane::next_tags(int count) {
 CudaLanes::CudaLanes(const std::shared_ptr<EventPool>& events)
     : panel(StreamPriority::highest, events),
       update(StreamPriority::lowest, events),
-      copy(StreamPriority::highest, events) {}
+      copy(StreamPriority::highest, events),
+      side(StreamPriority::lowest, events) {}
 
 Size CudaLanes::scratch_bytes(DType type, Size tile, PanelRows rows) {
   Size& known = scratch_bytes_[{type, tile, rows.qr, rows.lu}];
@@ -315,12 +316,12 @@ Size CudaLanes::lu_scratch_bytes(DType type, Size tile, Size rows) {
 }
 
 Size CudaLanes::library_bytes(DType type, Size tile, PanelRows rows) {
-  return 2 * (kBlasWorkspace + scratch_bytes(type, tile, rows));
+  return 3 * kBlasWorkspace + 2 * scratch_bytes(type, tile, rows);
 }
 
 void CudaLanes::bind(void* base, Size bytes, DType type, Size tile, PanelRows rows) {
   const Size scratch = scratch_bytes(type, tile, rows);
-  if (bytes < 2 * (kBlasWorkspace + scratch)) {
+  if (bytes < 3 * kBlasWorkspace + 2 * scratch) {
     throw std::logic_error("lanes: " + std::to_string(bytes) + " bytes handed in for tiles of " +
                            std::to_string(tile));
   }
@@ -329,10 +330,11 @@ void CudaLanes::bind(void* base, Size bytes, DType type, Size tile, PanelRows ro
     lane->set_workspace(at, kBlasWorkspace, at + kBlasWorkspace, scratch);
     at += kBlasWorkspace + scratch;
   }
+  side.set_workspace(at, kBlasWorkspace, nullptr, 0);
 }
 
 void CudaLanes::set_alone(bool alone) {
-  for (CudaLane* lane : {&panel, &update, &copy}) {
+  for (CudaLane* lane : {&panel, &update, &copy, &side}) {
     lane->set_alone(alone);
     lane->set_blocks(0);  // what a call that failed may have left
     lane->leave_room(0);

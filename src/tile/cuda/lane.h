@@ -210,7 +210,8 @@ struct CudaLanes {
 
   // Bytes that bind() must be given for tiles of edge up to `tile` (Buffer::library of a plan).
   Size library_bytes(DType type, Size tile, PanelRows rows = {});
-  // Hands the lanes the memory that the libraries work in. The copy lane gets none: it moves data.
+  // Hands the lanes the memory that the libraries work in. The copy lane gets none: it moves data;
+  // the side lane has no scratch.
   void bind(void* base, Size bytes, DType type, Size tile, PanelRows rows = {});
   void set_alone(bool alone);
 
@@ -225,6 +226,7 @@ struct CudaLanes {
   CudaLane panel;
   CudaLane update;
   CudaLane copy;
+  CudaLane side;  // for products beside those of the update lane
 
  private:
   Size scratch_bytes(DType type, Size tile, PanelRows rows);

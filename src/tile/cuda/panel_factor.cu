@@ -10,7 +10,6 @@
 // the chain of panels short; of each three, the last two come to the device while the one before
 // ends. Real types have a shorter way for all but the smallest tiles: the tile in one launch
 // (tile_factor.cu), and then the rows below it (panel_rows.cu).
-#include <cstdlib>
 #include "tile/cuda/cuda.h"
 #include "tile/cuda/dependent_launch.h"
 #include "tile/cuda/launch.h"
@@ -320,17 +319,11 @@ void solve_by_triangles(CudaLane& lane, Size m, Size first, Size last, const T* 
   }
 }
 
-Size rows_beside() {
-  static const Size rows =
-      std::getenv("JAXMG_BESIDE") ? std::atoll(std::getenv("JAXMG_BESIDE")) : kRowsBeside;
-  return rows;
-}
-
 // The tile in one launch with the first columns, and the rows below with it or after it.
 template <class R>
 void factor_real_panel(CudaLane& lane, Size first, Size last, Size n, Size m, R* a, Size lda,
                        Size position, Info* info) {
-  const bool beside = first == 0 && last == n && m <= rows_beside();
+  const bool beside = first == 0 && last == n && m <= kRowsBeside;
   if (first == 0) {
     factor_tile<R>(lane, n, beside ? m : 0, a, lda, position, info);
   }
@@ -350,7 +343,7 @@ template <class T>
 void Cuda::factor_panel(Lane& lane, Size first, Size last, Size n, Size m, T* a, Size lda,
                         Size position, Info* info) {
   if constexpr (!is_complex_v<T>) {
-    if (n >= kRowTile) {
+    if (n >= kRowTile && lane.has_scratch(triangle_bytes(dtype_of<T>, n))) {
       return factor_real_panel<T>(lane, first, last, n, m, a, lda, position, info);
     }
   }
