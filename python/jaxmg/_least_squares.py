@@ -26,7 +26,7 @@ from ._arguments import (
 from ._context import calling_on
 from ._dot import dot
 from ._layout import AnyMesh
-from ._memory import check_qr_memory
+from ._memory import check_qr_memory, gram_fits
 from ._operands import gathered, on_mesh, pad_rows, reshard
 from ._preparation import Specs
 from ._qr_api import check_rectangular, layout_of
@@ -229,8 +229,10 @@ def least_squares(
     eager = is_concrete(a) and is_concrete(b)
     vector = b.ndim == 1
     count = 1 if vector else b.shape[1]
+    if call.gram and not gram_fits(call.r, count):
+        call = dataclasses.replace(call, gram=False)
+    in_place = (donate or not eager) and not call.gram
     stages = "gels" if call.gram else ""
-    in_place = donate or not eager
     check_qr_memory("least_squares", call.r, count, in_place=in_place, stages=stages)
     b = b[:, None] if vector else b
     with calling_on(call.r.layout):

@@ -60,7 +60,7 @@ class GramLeastSquares {
 
  private:
   // Above this, corrections that still do not settle will not.
-  static constexpr int kMostCorrections = 8;
+  static constexpr int kMostCorrections = 10;
 
   Size ld() const { return 2 * n_; }
   W* inverse() const { return factor_ + n_; }  // inv(L)^H
