@@ -1,7 +1,7 @@
 """`least_squares` by the Gram matrix: which matrices it is used for, and what it makes of them.
 
-How often the engine was called tells which way a solution was found: (gels, geqrf) is (1, 0) for the
-Gram matrix alone, and (1, 1) where it was doubtful and a QR factorisation followed.
+How often the engine was called tells which way a solution was found: (gels, geqrf) is (1, 0) for
+the Gram matrix alone, and (1, 1) where it was doubtful and a QR factorisation followed.
 """
 
 import functools
