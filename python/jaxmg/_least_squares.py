@@ -183,6 +183,12 @@ def least_squares(
     each of them. For n small against m no message is larger than devices x n x n numbers. LAPACK:
     xGELS. For matrices that may not be of full rank there is :func:`jaxmg.linalg.lstsq`.
 
+    Where a device has at least four times as many rows as A has columns, the Gram matrix A^H A,
+    made in double precision, is tried first: m n^2 operations, and x is corrected by
+    A^H (b - A x) until it is as good as QR makes it (Bjorck's corrected seminormal equations). If
+    the condition of A, its columns scaled to norm 1, is beyond about 1e6, or anything else is
+    doubtful, QR follows in the same call; so it does at once where a copy of A has no room.
+
     Args:
         a: the matrix, shape (m, n), of any sharding; float32, float64, complex64 or complex128
             (integers are promoted). NumPy arrays are accepted.
