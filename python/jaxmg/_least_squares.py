@@ -26,7 +26,7 @@ from ._arguments import (
 from ._context import calling_on
 from ._dot import dot
 from ._layout import AnyMesh
-from ._memory import check_qr_memory
+from ._memory import check_qr_memory, gram_fits
 from ._operands import gathered, on_mesh, pad_rows, reshard
 from ._preparation import Specs
 from ._qr_api import check_rectangular, layout_of
@@ -183,6 +183,12 @@ def least_squares(
     each of them. For n small against m no message is larger than devices x n x n numbers. LAPACK:
     xGELS. For matrices that may not be of full rank there is :func:`jaxmg.linalg.lstsq`.
 
+    Where a device has at least four times as many rows as A has columns, the Gram matrix A^H A,
+    made in double precision, is tried first: m n^2 operations, and x is corrected by
+    A^H (b - A x) until it is as good as QR makes it (Bjorck's corrected seminormal equations). If
+    the condition of A, its columns scaled to norm 1, is beyond about 1e6, or anything else is
+    doubtful, QR follows in the same call; so it does at once where a copy of A has no room.
+
     Args:
         a: the matrix, shape (m, n), of any sharding; float32, float64, complex64 or complex128
             (integers are promoted). NumPy arrays are accepted.
@@ -229,8 +235,10 @@ def least_squares(
     eager = is_concrete(a) and is_concrete(b)
     vector = b.ndim == 1
     count = 1 if vector else b.shape[1]
+    if call.gram and not gram_fits(call.r, count):
+        call = dataclasses.replace(call, gram=False)
+    in_place = (donate or not eager) and not call.gram
     stages = "gels" if call.gram else ""
-    in_place = donate or not eager
     check_qr_memory("least_squares", call.r, count, in_place=in_place, stages=stages)
     b = b[:, None] if vector else b
     with calling_on(call.r.layout):

@@ -277,6 +277,13 @@ def _qr_needed(routine: str, r: QrLayout, nrhs: int, in_place: bool) -> int:
     )
 
 
+def gram_fits(r: QrLayout, nrhs: int) -> bool:
+    """Whether there is room for a copy of A, which a QR factorisation after all would want."""
+    needed = _qr_needed("gels", r, nrhs, False)
+    free, _ = available(r.layout.platform, r.layout.ranks) if needed >= NEGLIGIBLE else (0, "")
+    return free == 0 or needed <= WARN_ABOVE * free
+
+
 def check_qr_memory(
     routine: str, r: QrLayout, nrhs: int, *, in_place: bool, stages: str = ""
 ) -> None:

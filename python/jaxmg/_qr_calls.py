@@ -13,10 +13,11 @@ Shape = jax.ShapeDtypeStruct
 _INFO = Shape((8,), jnp.int32)
 
 
-def geqrf(r: QrLayout, ctx: Array, a: Array) -> list[Array]:
-    """Factors. `a` is (rows, n); returns the factor in its place, aux and info."""
+def geqrf(r: QrLayout, ctx: Array, a: Array, *, in_place: bool = True) -> list[Array]:
+    """Factors. `a` is (rows, n); returns the factor, in its place or in a copy, aux and info."""
     results = (Shape(a.shape, a.dtype), Shape((r.aux_count,), a.dtype), _INFO)
-    return list(call("jaxmg_geqrf", results, {1: 0}, ctx, a, n=r.m, tile=r.tile))
+    aliases = {1: 0} if in_place else {}
+    return list(call("jaxmg_geqrf", results, aliases, ctx, a, n=r.m, tile=r.tile))
 
 
 def orgqr(
@@ -66,7 +67,8 @@ def least_squares(r: QrLayout, ctx: Array, a: Array, b: Array) -> list[Array]:
 
     def by_qr(x: Array, info: Array, a: Array, b: Array) -> list[Array]:
         del x
-        work, aux, info = geqrf(r, ctx, a)
+        # In place, XLA would copy the matrix outside of the condition, in any case.
+        work, aux, info = geqrf(r, ctx, a, in_place=False)
         return geqrs(r, ctx, work, aux, info, b, adjoint=False)
 
     def as_it_is(x: Array, info: Array, a: Array, b: Array) -> list[Array]:

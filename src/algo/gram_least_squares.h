@@ -14,6 +14,7 @@
 // problems (1987).
 #pragma once
 
+#include <algorithm>
 #include <limits>
 #include <type_traits>
 #include <vector>
@@ -60,7 +61,7 @@ class GramLeastSquares {
 
  private:
   // Above this, corrections that still do not settle will not.
-  static constexpr int kMostCorrections = 8;
+  static constexpr int kMostCorrections = 10;
 
   Size ld() const { return 2 * n_; }
   W* inverse() const { return factor_ + n_; }  // inv(L)^H
@@ -77,10 +78,24 @@ class GramLeastSquares {
     Device::template copy<R>(lane, 1, n_, reinterpret_cast<const R*>(factor_), reals * (ld() + 1),
                              sizes_, 1);
     Device::template fill<W>(lane, n_, n_, W(0), W(1), inverse(), ld());
-    Device::template factor_panel<W>(lane, 0, n_, n_, n_, factor_, ld(), 0, info);
+    eliminate(info);
     Device::template row_norms<W>(lane, n_, n_, inverse(), ld(), sizes_ + n_);
     const R nan = std::numeric_limits<R>::quiet_NaN();
     Device::template fill_if_failed<R>(lane, info, n_, 1, nan, sizes_, n_);
+  }
+
+  // [H; I] <- [L; inv(L)^H] by block columns. Of the rows below a tile those of the identity that
+  // begin further down are zero yet, which leaves n of them.
+  void eliminate(Info* info) {
+    auto& lane = rank_.lanes.update;
+    const Size tile = std::min(rank_.plan.tile(), n_);
+    for (Size j = 0; j < n_; j += tile) {
+      const Size w = std::min(tile, n_ - j), next = j + w;
+      W* const block = factor_ + j * (ld() + 1);
+      Device::template factor_panel<W>(lane, 0, w, w, n_, block, ld(), j, info);
+      Device::template gemm<W>(lane, Op::none, Op::conj_transpose, n_, n_ - next, w, W(-1),
+                               block + w, ld(), block + w, ld(), W(1), block + w + w * ld(), ld());
+    }
   }
 
   // The present block of right-hand sides. False if it is doubtful whether x solves it.

@@ -14,9 +14,9 @@ namespace jaxmg {
 //
 //   sum_i D_i rho_i^2  =  ||inv(D^-1/2 L)||_F^2  >=  1 / (least eigenvalue of D^-1/2 H D^-1/2)
 //
-// Rounding errors of a Gram matrix of norm about 1 are some hundred times the unit roundoff of
-// double precision: up to here, corrections shrink by a factor of a thousand or more.
-inline constexpr double kLargestGramInverse = 1e11;
+// Rounding errors of H and of its factor are some ten times the unit roundoff of double precision,
+// relative to D: up to here, corrections shrink by factors of some hundred or more.
+inline constexpr double kLargestGramInverse = 1e12;
 // Squares of columns outside of this range lose digits on their way, or may.
 inline constexpr double kSmallestGramSquare = 1e-200;
 inline constexpr double kLargestGramSquare = 1e200;

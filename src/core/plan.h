@@ -239,6 +239,8 @@ struct GramCut {
 // A run has so many of them, unless there are fewer in all.
 inline constexpr Size kLeastGramRows = 2048;
 GramCut gram_cut(const PlanRequest& request, Size tile);
+// The type of the tiles that a call factors.
+DType tile_type(const PlanRequest& request);
 // The most blocks of a GPU's kernel that has A^H (b - A x) in parts.
 inline constexpr Size kGradientBlocks = 264;
 

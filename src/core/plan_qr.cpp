@@ -54,6 +54,10 @@ GramCut gram_cut(const PlanRequest& q, Size tile) {
   return {parts, widened ? std::min(rows, parts * kLeastGramRows) : 0};
 }
 
+DType tile_type(const PlanRequest& q) {
+  return q.routine == Routine::gels ? wide_of(q.type) : q.type;
+}
+
 namespace {
 
 void add_gels_entries(const PlanRequest& q, const Decisions& decided, EntryList& list) {

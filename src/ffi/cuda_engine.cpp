@@ -209,7 +209,7 @@ class RankCall {
     PlanRequest request = team_.kind.request;
     const Size tile = Plan(request).tile();
     request.library_bytes =
-        device_.lanes().library_bytes(request.type, tile, panel_rows(request, tile));
+        device_.lanes().library_bytes(tile_type(request), tile, panel_rows(request, tile));
     if (team_.vendor) {
       request.vendor_bytes = team_.vendor->library().workspace_bytes();
     }
@@ -230,9 +230,9 @@ class RankCall {
     if (is_qr(plan_.routine()) || (team_.vendor && is_lu(plan_.routine()))) {
       device_.prepare(type, Kernels::qr);
     }
-    if (plan_.routine() == Routine::gels) {
-      device_.prepare(wide_of(type), Kernels::common);
-      device_.prepare(wide_of(type), Kernels::qr);
+    if (const DType other = tile_type(plan_.request()); other != type) {
+      device_.prepare(other, Kernels::common);
+      device_.prepare(other, Kernels::qr);
     }
     if (is_lu(plan_.routine())) {
       device_.prepare(type, Kernels::lu);
@@ -251,7 +251,7 @@ class RankCall {
     auto& lanes = device_.lanes();
     const Workspace workspace(plan_, scratch_);
     const Entry library = plan_.entry(Buffer::library);
-    lanes.bind(workspace.get<float>(Buffer::library), library.bytes(), plan_.request().type,
+    lanes.bind(workspace.get<float>(Buffer::library), library.bytes(), tile_type(plan_.request()),
                plan_.tile(), panel_rows(plan_.request(), plan_.tile()));
     lanes.set_alone(team_.devices->alone(rank_));
     StreamFork fork(comm_, lanes, device_.events(), static_cast<cudaStream_t>(call_.stream));

@@ -36,7 +36,7 @@ class QrRun {
     q.platform = Platform::cuda;
     const Size tile = Plan(q).tile();
     q.library_bytes =
-        gpu_.context.lanes().library_bytes(dtype_of<T>, tile, {.qr = orthonormal_rows(q, tile)});
+        gpu_.context.lanes().library_bytes(tile_type(q), tile, {.qr = orthonormal_rows(q, tile)});
     return q;
   }
 
@@ -54,7 +54,7 @@ class QrRun {
     JAXMG_CUDA_CHECK(cudaDeviceSynchronize());
     auto& lanes = gpu_.context.lanes();
     const Entry library = plan.entry(Buffer::library);
-    lanes.bind(scratch.get() + library.offset, library.bytes(), dtype_of<T>, tile_,
+    lanes.bind(scratch.get() + library.offset, library.bytes(), tile_type(q), tile_,
                {.qr = orthonormal_rows(q, tile_)});
     Rank<tile::Cuda> rank{gpu_.comm, lanes, plan, Workspace(plan, scratch.get()), observer};
     tile::CudaLane stream(tile::StreamPriority::lowest, std::make_shared<tile::EventPool>());
