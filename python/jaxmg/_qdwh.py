@@ -8,7 +8,7 @@ for singular values in [l, 1] and follow from l alone. With Z = I + c X^H X, by 
     X <- (b / c) X + (a - b / c) X Z^-1.
 
 Rounding in Z shows in A = U H as an error of about sqrt(c) eps norm2(A). Where a small l asks for a
-large c, the weights are those for c = 100; if that saves a step, those for some c up to 1000, though
+large c, the weights are those for c = 100; if that saves a step, those for some c up to 1000, but
 never for c > n > 100. Such a step makes small singular values 19 to 62 times larger. (The
 literature takes steps with large c by a QR factorisation of [sqrt(c) X; I]. That is stable only if
 large rows are eliminated first, so that rows would have to move between devices; and each such
