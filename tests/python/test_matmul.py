@@ -209,7 +209,7 @@ def hermitian(mesh, a, b, count=0):
 @pytest.mark.parametrize("devices", [1, 2, 3, 4, 8])
 def test_hermitian_products(devices, dtype):
     for (m, n), count in zip(((13, 13), (9, 6), (40, 24), (5, 1)), (1, 2, 3, 0), strict=True):
-        a, c = orthonormal(m, dtype)[:, :n], general(n, n, dtype, 1)
+        a, c = orthonormal(m, dtype)[:, :n].astype(dtype), general(n, n, dtype, 1)
         b = (a @ (c + c.conj().T)).astype(dtype)  # A^H B is Hermitian as A^H A = I
         run, *operands = hermitian(line(devices), a, b, count)
         got, want = np.asarray(run(*operands)), a.conj().T @ b
