@@ -237,11 +237,12 @@ def multiplications(jaxpr):
 
 @pytest.mark.parametrize("devices", [1, 2, 8])
 def test_hermitian_products_take_half_of_the_operations(devices):
-    n = 64
+    n, count = 64, 16 // devices
     a = general(n, n)
-    run, *operands = hermitian(line(devices), a, a, 16 // devices)
-    found = multiplications(jax.make_jaxpr(run)(*operands).jaxpr)
-    # Of one device, for its own block of the result and, in a loop, for one that passes by.
+    run, *operands = hermitian(line(devices), a, a, count)
+    found = count * multiplications(jax.make_jaxpr(run)(*operands).jaxpr)
+    # In loops over the strips of one device: for its own block of the result and, in a loop over
+    # the others, for one that passes by.
     passes = 1 if devices == 1 else 2
     assert found == passes * n**3 // devices**2 * 9 // 16
 
