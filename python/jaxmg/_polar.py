@@ -97,7 +97,7 @@ def polar(
     singular values are near 1, and two steps by a series then: one step of 4 n^3 operations for a
     well-conditioned A, one more for each factor of 20 to 60 in the condition number (60 for large
     n), each search for the least singular value (one, for condition numbers above some 1e6 up to
-    three) 1 to 2 n^3, the end 7 to 10 n^3 and H n^3; a QR factorisation first if A is not square.
+    three) 1 to 2 n^3, the end 7 to 10 n^3 and H 2 n^3; a QR factorisation first if A is not square.
     Backward stable, also for rank deficient A, where U is one of many that are possible. Memory for
     some ten matrices (n, n), spread over the devices.
 
