@@ -95,6 +95,9 @@ class Place(NamedTuple):
         """A^H B."""
         return _ring.transposed_times(self.r.layout, self.rank, jnp.conj(a), b, self.r.n)
 
+    def adjoint(self, a: Array) -> Array:
+        return _ring.transposed(self.r.layout, self.rank, jnp.conj(a), self.r.n)
+
     def hermitian(self, a: Array, b: Array) -> Array:
         """A^H B where it is Hermitian."""
         return _ring.hermitian_times(self.r.layout, self.rank, a, b, self.r.n)

@@ -8,7 +8,7 @@ for singular values in [l, 1] and follow from l alone. With Z = I + c X^H X, by 
     X <- (b / c) X + (a - b / c) X Z^-1.
 
 Rounding in Z shows in A = U H as an error of about sqrt(c) eps norm2(A). Where a small l asks for a
-large c, the weights are those for c = 100; if that saves a step, those for some c up to 1000, though
+large c, the weights are those for c = 100; if that saves a step, those for some c up to 1000, but
 never for c > n > 100. Such a step makes small singular values 19 to 62 times larger. (The
 literature takes steps with large c by a QR factorisation of [sqrt(c) X; I]. That is stable only if
 large rows are eliminated first, so that rows would have to move between devices; and each such
@@ -19,7 +19,7 @@ Once all singular values are above NEAR, two steps by the series of (I - R)^(-1/
     X <- X + X (R / 2 + 3/8 R^2 + 5/16 R^3 + 35/128 R^4),    R = I - X^H X,
 
 make them 1 to rounding, the last one with as many terms as the norm of R asks for. What is
-Hermitian, X^H X, powers of R and H, takes half a product (_ring.hermitian_times).
+Hermitian, X^H X and powers of R, takes half a product (_ring.hermitian_times).
 
 The number l comes from norm((X^H X)^-1), as long as X^H X can be told from a singular matrix.
 Where it cannot, l is taken as eps, and is looked for again some steps later.
@@ -306,7 +306,11 @@ def polar(r: ResolvedPolar, ctx: Array, a: Array, *, want_h: bool) -> list[Array
     keep = lambda x: jnp.where(good, x, jnp.asarray(jnp.nan, x.dtype))  # noqa: E731
     results = [keep(unitary)]
     if want_h:
-        results.append(keep(p.hermitian(u, x) * up.astype(x.dtype)))
+        # The error of U is seen in the skew part of U^H A alone: without it singular values are right
+        # to rounding, which they would not be if one half were taken for both.
+        h = p.adjoint_times(u, x)
+        h = 0.5 * (h + p.adjoint(h))
+        results.append(keep(h * up.astype(h.dtype)))
     place = lax.iota(jnp.int32, 8)
     position = jnp.where(kind == NO_CONVERGENCE, steps, 0)
     info = jnp.where(place == 0, kind, jnp.where(place == 1, position, 0))

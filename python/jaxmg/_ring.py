@@ -27,6 +27,8 @@ from ._vma import vary, varying
 STRIPS = 16  # into which columns are cut where half of the blocks are made: 9 of 16 are then
 LEAST_STRIP = 256  # columns, below which products would be too small
 
+Block = Callable[[Any, Any], tuple[Array, Any, Any]]
+
 
 def block_rows(layout: Layout, size: int) -> int:
     return -(-size // layout.ranks)
@@ -172,33 +174,43 @@ def hermitian_times(
     a, b = _cut_in_strips(layout, jnp.conj(a), count), _cut_in_strips(layout, b, count)
     strip, half = a.shape[1] // total, total // 2
     b = jnp.concatenate([b, b[:, : half * strip]], axis=1)
+    wide = (half + 1) * strip
 
-    def strip_of(x: Array, owner: Any, k: int, wide: int) -> Array:
-        return lax.dynamic_slice_in_dim(x, (owner * count + k) * strip, wide * strip, axis=1)
+    def put(x: Array, block: Array, k: Any, first: Any) -> Array:
+        """`block` in rows of strip k and columns from strip `first` on."""
+        at = (jnp.asarray(i * strip, jnp.int32) for i in (k, first))
+        return lax.dynamic_update_slice(x, block, tuple(at))
+
+    def by_strips(columns: int, block: Block, owner: Any) -> Array:
+        """From the block of each strip of `owner`, and its place."""
+
+        def body(k: Any, out: Array) -> Array:
+            return put(out, *block(k, owner * count + k))
+
+        out = jnp.zeros((count * strip, columns), b.dtype)
+        return lax.fori_loop(0, count, body, vary(out, varying(b)))
 
     def term(step: Any) -> Array:
-        owner = (rank - 1 - step) % layout.ranks
-        rows = [
-            _dot(strip_of(a, owner, k, 1), strip_of(b, owner, k, half + 1), 0, 0)
-            for k in range(count)
-        ]
-        return jnp.concatenate(rows, axis=0)
+        def block(k: Any, s: Any) -> tuple[Array, Any, int]:
+            left = lax.dynamic_slice_in_dim(a, s * strip, strip, axis=1)
+            return _dot(left, lax.dynamic_slice_in_dim(b, s * strip, wide, axis=1), 0, 0), k, 0
+
+        return by_strips(wide, block, (rank - 1 - step) % layout.ranks)
 
     def body(step: Any, sum_: Array) -> Array:
         return _pass_on(layout, sum_, 1) + term(step)
 
     upper = _steps(layout, body, term(0)) if layout.ranks > 1 else term(0)
-    distance = lax.iota(jnp.int32, (half + 1) * strip) // strip
+    distance = lax.iota(jnp.int32, wide) // strip
     twice = (distance == 0) | (2 * distance == total)
     upper = upper * jnp.where(twice, 0.5, 1).astype(upper.dtype)
-    empty = vary(jnp.zeros((strip, (total + half) * strip), upper.dtype), varying(upper))
-    placed = []
-    for k in range(count):
-        start, block = (rank * count + k) * strip, upper[k * strip : (k + 1) * strip]
-        placed.append(lax.dynamic_update_slice_in_dim(empty, block, start, axis=1))
-    out = jnp.concatenate(placed, axis=0)
-    wrapped = out[:, total * strip :]
-    out = out[:, : total * strip].at[:, : half * strip].add(wrapped)
+    out = by_strips(
+        (total + half) * strip,
+        lambda k, s: (lax.dynamic_slice_in_dim(upper, k * strip, strip), k, s),
+        rank,
+    )
+    wrapped = jnp.pad(out[:, total * strip :], ((0, 0), (0, (total - half) * strip)))
+    out = out[:, : total * strip] + wrapped
     out = out.reshape(count * strip, layout.ranks, count * strip)[:width, :, :width]
     out = out.reshape(width, layout.ranks * width)[:, :columns]
     return out + transposed(layout, rank, jnp.conj(out), columns)

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "algo/cholesky.h"
+#include "algo/cholesky_inverse.h"
 #include "algo/cholesky_logdet.h"
 #include "algo/cholesky_posv.h"
 #include "algo/cholesky_solve.h"
@@ -62,6 +63,19 @@ void check_solve(Group& group, int devices, int ranks, Size n, Size tile, Triang
       cholesky_logdet<Cuda, T>(rank, a.get(), info.get(), logdet.get());
     });
     group.expect(std::isfinite(logdet.download()[0]), name + " log-determinant");
+    run.call(run.request(Routine::potri), [&](Rank<Cuda>& rank) {
+      cholesky_inverse<Cuda, T>(rank, inverse.get(), info.get(), a.get());
+    });
+    const std::vector<T> rows = a.download();
+    const Size own = dist.local_size(me);
+    Matrix<T> unit(n, own), found(n, own);
+    for (Size j = 0; j < own; ++j) {
+      unit(*dist.global(me, LocalIndex(j)), j) = T(1);
+      for (Size i = 0; i < n; ++i) {
+        found(i, j) = conjugate(rows[static_cast<std::size_t>(i + j * n)]);
+      }
+    }
+    group.expect_small(solve_residual(whole, unit, found), 25, name + " inverse");
   });
 }
 
@@ -317,6 +331,7 @@ void time_type(int devices, Size n, const Choice& choice, Precision precision = 
     double factor = 1e30;
     double solve = 1e30;
     double together = 1e30;
+    double inverted = 1e30;
     for (int repeat = 0; repeat < 3; ++repeat) {
       fill_shard<T>(gpu.context.lanes().update, dist, me, a.get());
       factor = std::min(factor, run.call(run.request(Routine::potrf), [&](Rank<Cuda>& rank) {
@@ -325,6 +340,9 @@ void time_type(int devices, Size n, const Choice& choice, Precision precision = 
       }));
       solve = std::min(solve, run.call(run.request(Routine::potrs), [&](Rank<Cuda>& rank) {
         cholesky_solve<Cuda, T>(rank, a.get(), inverse.get(), info.get(), x.get(), x.get());
+      }));
+      inverted = std::min(inverted, run.call(run.request(Routine::potri), [&](Rank<Cuda>& rank) {
+        cholesky_inverse<Cuda, T>(rank, inverse.get(), info.get(), a.get());
       }));
       fill_shard<T>(gpu.context.lanes().update, dist, me, a.get());
       together = std::min(together, run.call(run.request(Routine::posv), [&](Rank<Cuda>& rank) {
@@ -336,12 +354,12 @@ void time_type(int devices, Size n, const Choice& choice, Precision precision = 
     if (me == 0) {
       std::printf(
           "%s n %lld devices %d tile %lld group %lld parts %lld room %d, %.2f us: factor %.5f s "
-          "(%.1f TF/s), solve %.5f s, in one %.5f s (saves %.5f s), kind %d\n",
+          "(%.1f TF/s), solve %.5f s, in one %.5f s (saves %.5f s), inverse %.5f s, kind %d\n",
           (type_name<T>() + (precision == Precision::split ? " by parts" : "")).c_str(),
           static_cast<long long>(n), devices, static_cast<long long>(plan.tile()),
           static_cast<long long>(plan.group()), static_cast<long long>(plan.panel_parts()),
           lanes.reserve(), lanes.short_update() * 1e6, factor, plan.flops() / factor / 1e12, solve,
-          together, factor + solve - together, kind);
+          together, factor + solve - together, inverted, kind);
       std::fflush(stdout);
     }
   });

@@ -4,15 +4,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.sharding import PartitionSpec as P
 from jax.test_util import check_grads
 
 import jaxmg
-from jaxmg import _matmul
+from jaxmg import _matmul, _ring
 from jaxmg._context import calling_on
 from jaxmg._layout import Layout
 from jaxmg._matmul import Ring
 from jaxmg._resolve import distributed
-from matrices import DTYPES, eps, general
+from matrices import DTYPES, eps, general, orthonormal
 from meshes import AUTO, EXPLICIT, grid, line, need, put
 from residuals import relative
 
@@ -168,10 +169,6 @@ def test_no_device_gathers_an_operand():
 
 def test_inside_shard_map():
     """The same programs on blocks, with the check of replication on."""
-    from jax.sharding import PartitionSpec as P
-
-    from jaxmg import _ring
-
     need(4)
     mesh = line(4)
     a, b, c, d = operands(8, 4, 12, "float64")
@@ -191,6 +188,63 @@ def test_inside_shard_map():
     for got, want in zip(out, expected(a, b, c, d), strict=True):
         assert relative(got, want) < 1e-14
     assert jnp.isfinite(out[0]).all()
+
+
+def hermitian(mesh, a, b, count=0):
+    """A^H B of matrices whose product is Hermitian, padded rows included."""
+    layout = distributed(mesh, None, 0, "mesh")
+
+    def body(a, b, size=a.shape[0]):
+        rank = jax.lax.axis_index("x")
+        return _ring.hermitian_times(layout, rank, a, b, size, count)
+
+    rows = -(-a.shape[0] // mesh.size) * mesh.size
+    padding = ((0, rows - a.shape[0]), (0, 0))
+    a, b = (np.pad(x, padding, constant_values=np.nan) for x in (a, b))
+    spec = P("x", None)
+    return jax.jit(jax.shard_map(body, mesh=mesh, in_specs=(spec, spec), out_specs=spec)), a, b
+
+
+@pytest.mark.parametrize("dtype", ["float32", "complex128"])
+@pytest.mark.parametrize("devices", [1, 2, 3, 4, 8])
+def test_hermitian_products(devices, dtype):
+    for (m, n), count in zip(((13, 13), (9, 6), (40, 24), (5, 1)), (1, 2, 3, 0), strict=True):
+        a, c = orthonormal(m, dtype)[:, :n].astype(dtype), general(n, n, dtype, 1)
+        b = (a @ (c + c.conj().T)).astype(dtype)  # A^H B is Hermitian as A^H A = I
+        run, *operands = hermitian(line(devices), a, b, count)
+        got, want = np.asarray(run(*operands)), a.conj().T @ b
+        assert got.shape == (-(-n // devices) * devices, n)
+        assert relative(got[:n], want) <= 8 * m * eps(dtype)
+        assert not np.any(got[n:])
+        if devices * count > 2:
+            assert np.array_equal(got[:n], got[:n].conj().T)
+
+
+def multiplications(jaxpr):
+    """Of all products in a program, each counted once."""
+    total = 0
+    for eqn in jaxpr.eqns:
+        if eqn.primitive.name == "dot_general":
+            ((left,), _), _ = eqn.params["dimension_numbers"]
+            a, out = eqn.invars[0].aval, eqn.outvars[0].aval
+            total += out.size * a.shape[left]
+        for value in eqn.params.values():
+            for inner in value if isinstance(value, tuple) else (value,):
+                inner = getattr(inner, "jaxpr", inner)
+                total += multiplications(inner) if hasattr(inner, "eqns") else 0
+    return total
+
+
+@pytest.mark.parametrize("devices", [1, 2, 8])
+def test_hermitian_products_take_half_of_the_operations(devices):
+    n, count = 64, 16 // devices
+    a = general(n, n)
+    run, *operands = hermitian(line(devices), a, a, count)
+    found = count * multiplications(jax.make_jaxpr(run)(*operands).jaxpr)
+    # In loops over the strips of one device: for its own block of the result and, in a loop over
+    # the others, for one that passes by.
+    passes = 1 if devices == 1 else 2
+    assert found == passes * n**3 // devices**2 * 9 // 16
 
 
 @pytest.mark.parametrize("kind", [AUTO, EXPLICIT], ids=["auto", "explicit"])

@@ -7,7 +7,9 @@ import pytest
 from jax.test_util import check_grads
 
 import jaxmg
-from jaxmg import _native
+from jaxmg import _native, _qdwh
+from jaxmg._matrix_operand import prepare_matrix
+from jaxmg._polar import PolarCall, Wanted, _program, resolve_polar
 from matrices import DTYPES, eps, from_spectrum, general, orthonormal, wide
 from meshes import AUTO, EXPLICIT, grid, line, need, put
 from residuals import LIMIT, norm1, orthogonality, product_residual, ratio, relative
@@ -55,13 +57,61 @@ def test_spectra(dtype, mesh):
         assert_polar(a, u, h)
 
 
-def test_few_steps_for_a_condition_of_a_million():
-    a = (orthonormal(200, seed=1) * np.linspace(1, 1e-6, 200)) @ orthonormal(200, seed=2)
+def with_spectrum(values):
+    n = len(values)
+    return (orthonormal(n, seed=1) * values) @ orthonormal(n, seed=2)
+
+
+def steps(a, mesh):
+    """All steps of the iteration, and its Cholesky factorisations."""
+    operand, x = prepare_matrix("polar", a, mesh=mesh)
+    call = PolarCall(resolve_polar(operand), operand, Wanted())
     before = _native.counter("potrf")
-    u, h = jaxmg.polar(a, mesh=line(1))
-    assert_polar(a, u, h)
-    # One for an estimate of the least singular value, the others are steps.
-    assert _native.counter("potrf") - before <= 9
+    out = jax.block_until_ready(_program(call, x))
+    assert_polar(a, operand.leave(out.left, len(a)), operand.leave(out.right, len(a)))
+    assert int(out.info[0]) == 0
+    return int(out.info[4]), _native.counter("potrf") - before
+
+
+@pytest.mark.parametrize(
+    "condition, far, searches",
+    [(2, 1, 1), (20, 2, 1), (1e3, 3, 1), (1e6, 5, 1), (1e9, 7, 2), (1e14, 11, 3)],
+)
+def test_number_of_steps(condition, far, searches):
+    """Far from the end, and when the least singular value is looked for, by Cholesky."""
+    n = 200
+    a = with_spectrum(np.where(np.arange(n) % 2, 1, 1 / condition))
+    total, factorisations = steps(a, line(2))
+    assert total <= far + 2
+    assert factorisations <= far + searches
+
+
+def test_number_of_steps_for_a_singular_matrix():
+    """Once for the matrix, and once more, well-conditioned, with its null space filled."""
+    total, factorisations = steps(with_spectrum(np.arange(200) % 2), line(2))
+    assert total <= 18
+    assert factorisations <= 18
+
+
+def test_weights_are_not_larger_than_a_saved_step_asks_for():
+    lowest = jnp.asarray([0.5, 1e-2, 1e-4, 1e-6, 1e-12])
+    for n, bound in ((24, 100), (200, 200), (10**4, 1000)):
+        least = [float(_qdwh._least(n, x)) for x in lowest]
+        assert min(least) >= _qdwh._best_for(bound) * (1 - 1e-9)
+        assert abs(least[0] - _qdwh._best_for(100)) < 1e-9  # one step whatever the weights
+    *_, c = _qdwh._weights(jnp.asarray(_qdwh._best_for(1000)))
+    assert abs(float(c) - 1000) < 1e-6 * 1000
+
+
+@pytest.mark.parametrize("dtype", ["float32", "complex128"])
+def test_error_with_large_weights(dtype):
+    """The bound is met with a margin where the weights are the largest for this order."""
+    n = 320
+    for values in (np.where(np.arange(n) % 2, 1, 1e-4), np.logspace(0, -4, n)):
+        a = with_spectrum(values).astype(dtype)
+        u, h = jaxmg.polar(a, mesh=line(2))
+        assert_polar(a, u, h)
+        assert product_residual(a, np.asarray(u), np.asarray(h)) <= LIMIT / 20
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
