@@ -105,7 +105,7 @@ H200 = Profile(
         "float32 split": Arithmetic(185e12, 1500, 200, 350e-6),
         "float64": Arithmetic(56e12, 600, 100, 250e-6),
         "complex64": Arithmetic(52e12, 400, 100, 400e-6),
-        "complex64 split": Arithmetic(185e12, 1000, 100, 600e-6),
+        "complex64 split": Arithmetic(205e12, 1000, 100, 600e-6),
         "complex128": Arithmetic(56e12, 400, 100, 400e-6),
     },
     link=390e9,

@@ -202,7 +202,12 @@ def test_plan():
 
 def test_sizes_that_the_model_gathers():
     # As measured: n = 8192 on two H200 takes 12 ms by both, and 9.4 ms on one of them.
-    for dtype, split in (("float32", True), ("float64", False), ("complex128", False)):
+    for dtype, split in (
+        ("float32", True),
+        ("float64", False),
+        ("complex64", True),
+        ("complex128", False),
+    ):
         found = _model.gather_below(dtype, 2, _profile.H200, split=split, most=_gather.MOST["cuda"])
         assert found == 8192
     assert _model.gather_below("float64", 1, _profile.H200, split=False, most=8192) == 0
