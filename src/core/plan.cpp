@@ -166,7 +166,7 @@ void Plan::decide() {
   }
   group_ = choose_group(q, tile_);
   if (q.platform == Platform::cuda && q.type == DType::f32 &&
-      (factors_by_cholesky(q.routine) || factors_by_lu(q.routine))) {
+      (factors_by_cholesky(q.routine) || factors_by_lu(q.routine) || q.routine == Routine::syevd)) {
     precision_ = q.precision;
   }
   if (q.routine == Routine::syevd && q.backend == Backend::native) {

@@ -123,7 +123,15 @@ void add_eigen_entries(const PlanRequest& q, const Decisions& decided, EntryList
   }
   list.scratch(Buffer::sweep_reflectors, t, sweep_share(q, b));
   list.scratch(Buffer::sweep_panel, t, sweep_panel_count(q, b));
-  list.scratch(Buffer::tridiagonal_vectors, real, rows * n);
+  const bool split = decided.precision == Precision::split;
+  const Size tall = round_up(n, Size{8});
+  if (split) {
+    // Four halves for each element of a block of reflectors, three for each of its products.
+    list.scratch(Buffer::split_even, DType::f32,
+                 2 * tall * width + ceil_div(3 * width * columns, 2));
+  }
+  // Later the parts of eigenvectors.
+  list.scratch(Buffer::tridiagonal_vectors, real, std::max(rows * n, split ? tall * columns : 0));
   // Also a second place for those of the tridiagonal matrix, in real numbers; and at first one for
   // reflectors, a panel of them at least.
   const Size waiting =

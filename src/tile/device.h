@@ -40,6 +40,9 @@
 //   subtract_split_rows(lane, m, n, k, a, lda, b, ldb, parts, c, ldc)
 //                    c <- c - A b, a being a split panel of m rows, lda apart, and k columns whose
 //                    elements are at most 1, and b a k x n matrix; parts: room for 3 k n halves
+//   multiply_split_adjoint(lane, m, n, k, a, lda, b, ldb, parts, c, ldc)
+//                    c (k x n) <- A^T b, a being a split panel of m rows, lda apart, and k columns, b
+//                    m x n, elements of both at most 1; parts: room for 2 lda n halves
 //   partitions       whether products of the update lane can be kept from taking all of the device
 //                    while a panel is made, which else waits for them at each of its steps; only then:
 //   share_with_panels(lanes, share)          from now on panels take a few multiprocessors only
