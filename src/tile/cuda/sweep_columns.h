@@ -22,14 +22,14 @@ class SweepColumns {
   static constexpr Size kWidth = kComplex ? 8 : 16;  // of a warp
 
   // `first` is the warp's first column. Lanes whose column does not exist read another one.
-  __device__ SweepColumns(S* x, Size ldx, int n, Size columns, Size first)
-      : n_(n), paired_(ldx % 2 == 0 && reinterpret_cast<std::uintptr_t>(x) % (2 * sizeof(S)) == 0) {
+  __device__ SweepColumns(S* x, Size ldx, int n, Size columns, Size first) : n_(n) {
     const Size column = first + threadIdx.x % 32 / 4;
     const int row = 2 * static_cast<int>(threadIdx.x % 4);
     const Size last = columns - 1;
     here_ = column < columns;
     there_ = column + 8 < columns;
-    whole_ = __all_sync(~0u, here_ && (kComplex || there_) && (sizeof(S) == 16 || paired_));
+    const bool paired = ldx % 2 == 0 && reinterpret_cast<std::uintptr_t>(x) % (2 * sizeof(S)) == 0;
+    whole_ = __all_sync(~0u, here_ && (kComplex || there_) && (sizeof(S) == 16 || paired));
     left_ = x + (here_ ? column : last) * ldx + row;
     right_ = x + (there_ ? column + 8 : last) * ldx + row;
     row_ = row;
@@ -38,29 +38,37 @@ class SweepColumns {
   // Tiles tile(0), ... of 8 rows each from row `row` on: the thread's four numbers of each.
   template <int Count, class Tile>
   __device__ void load(int row, const Tile& tile) const {
-    if (whole_ && row + 8 * Count <= n_) {
+    const S* const left = left_ + row;
+    const S* const right = right_ + row;
+    const int there = n_ - row - row_;  // rows of the thread's columns from here on
+    const bool whole = whole_ && row + 8 * Count <= n_;
+    if (whole) {
 #pragma unroll
       for (int r = 0; r < Count; ++r) {
-        load_whole(left_ + row + 8 * r, right_ + row + 8 * r, tile(r));
+        load_whole(left + 8 * r, right + 8 * r, tile(r));
       }
     } else {
 #pragma unroll
       for (int r = 0; r < Count; ++r) {
-        load_tile(row + 8 * r, tile(r));
+        load_part(left + 8 * r, right + 8 * r, there - 8 * r, tile(r));
       }
     }
   }
   template <int Count, class Tile>
   __device__ void store(int row, const Tile& tile) const {
-    if (whole_ && row + 8 * Count <= n_) {
+    S* const left = left_ + row;
+    S* const right = right_ + row;
+    const int there = n_ - row - row_;
+    const bool whole = whole_ && row + 8 * Count <= n_;
+    if (whole) {
 #pragma unroll
       for (int r = 0; r < Count; ++r) {
-        store_whole(left_ + row + 8 * r, right_ + row + 8 * r, tile(r));
+        store_whole(left + 8 * r, right + 8 * r, tile(r));
       }
     } else {
 #pragma unroll
       for (int r = 0; r < Count; ++r) {
-        store_tile(row + 8 * r, tile(r));
+        store_part(left + 8 * r, right + 8 * r, there - 8 * r, tile(r));
       }
     }
   }
@@ -106,61 +114,44 @@ class SweepColumns {
       *reinterpret_cast<Pair*>(right) = {static_cast<S>(e[2]), static_cast<S>(e[3])};
     }
   }
-  // e: the thread's four numbers of the tile of rows row .. row + 7.
-  __device__ void load_tile(int row, double (&e)[4]) const {
+  // The same element by element, of columns of which `rows` rows are left.
+  __device__ void load_part(const S* left, const S* right, int rows, double (&e)[4]) const {
+    const bool first = rows > 0, second = rows > 1;
     if constexpr (kComplex) {
-      const bool first = row + row_ < n_, second = row + row_ + 1 < n_;
-      const S a = first ? load_shared_by_all(left_ + row) : S{0, 0};
-      const S b = second ? load_shared_by_all(left_ + row + 1) : S{0, 0};
+      const S a = first ? load_shared_by_all(left) : S{0, 0};
+      const S b = second ? load_shared_by_all(left + 1) : S{0, 0};
       e[0] = a.re, e[1] = b.re, e[2] = a.im, e[3] = b.im;
     } else {
-      load_pair(left_ + row, row, e[0], e[1]);
-      load_pair(right_ + row, row, e[2], e[3]);
+      e[0] = first ? load_shared_by_all(left) : S{0};
+      e[1] = second ? load_shared_by_all(left + 1) : S{0};
+      e[2] = first ? load_shared_by_all(right) : S{0};
+      e[3] = second ? load_shared_by_all(right + 1) : S{0};
     }
   }
-  __device__ void store_tile(int row, const double (&e)[4]) const {
+  __device__ void store_part(S* left, S* right, int rows, const double (&e)[4]) const {
+    const bool first = rows > 0, second = rows > 1;
     if constexpr (kComplex) {
       using R = decltype(S::re);
-      if (here_ && row + row_ < n_) {
-        left_[row] = {static_cast<R>(e[0]), static_cast<R>(e[2])};
+      if (here_ && first) {
+        left[0] = {static_cast<R>(e[0]), static_cast<R>(e[2])};
       }
-      if (here_ && row + row_ + 1 < n_) {
-        left_[row + 1] = {static_cast<R>(e[1]), static_cast<R>(e[3])};
+      if (here_ && second) {
+        left[1] = {static_cast<R>(e[1]), static_cast<R>(e[3])};
       }
     } else {
-      if (here_) {
-        store_pair(left_ + row, row, e[0], e[1]);
-      }
-      if (there_) {
-        store_pair(right_ + row, row, e[2], e[3]);
-      }
+      put(left, here_ && first, e[0]);
+      put(left + 1, here_ && second, e[1]);
+      put(right, there_ && first, e[2]);
+      put(right + 1, there_ && second, e[3]);
     }
   }
-  // Other multiprocessors may have written it.
-  __device__ void load_pair(const S* p, int row, double& a, double& b) const {
-    if (paired_ && row + row_ + 1 < n_) {
-      const Pair pair = __ldcg(reinterpret_cast<const Pair*>(p));
-      a = pair.x, b = pair.y;
-    } else {
-      a = row + row_ < n_ ? load_shared_by_all(p) : S{0};
-      b = row + row_ + 1 < n_ ? load_shared_by_all(p + 1) : S{0};
-    }
-  }
-  __device__ void store_pair(S* p, int row, double a, double b) const {
-    if (paired_ && row + row_ + 1 < n_) {
-      *reinterpret_cast<Pair*>(p) = {static_cast<S>(a), static_cast<S>(b)};
-    } else {
-      if (row + row_ < n_) {
-        p[0] = static_cast<S>(a);
-      }
-      if (row + row_ + 1 < n_) {
-        p[1] = static_cast<S>(b);
-      }
+  __device__ static void put(S* p, bool exists, double x) {
+    if (exists) {
+      *p = static_cast<S>(x);
     }
   }
 
   int n_;
-  bool paired_;
   bool here_, there_;
   bool whole_;  // all columns of the warp exist and can be accessed in pairs of rows
   S* left_;
