@@ -181,10 +181,10 @@ def syevd(
         lower: True or False says that only the lower or upper triangle of `a` is valid.
         backend: as in :func:`jaxmg.potrs`. With "cusolvermg", `T_A` is the block size that the
             matrix is redistributed to, up to 1024.
-        precision: arithmetic of products in the back-transformation of float32 eigenvectors on
-            GPUs, as in :func:`jaxmg.potrs`, but for "mixed", which there is not: "highest" makes
-            them in float32, and by default tensor cores do, each number as two half-precision
-            ones. The reduction is in the element type in any case.
+        precision: arithmetic of products that make float32 eigenvectors on GPUs, as in
+            :func:`jaxmg.potrs`, but for "mixed", which there is not: "highest" makes them in
+            float32, and by default tensor cores do, each number as two half-precision ones. The
+            reduction to a band is in the element type in any case.
         check: eagerly, whether to wait and raise an exception on failure; under ``checkify``,
             whether to report one. Elsewhere under ``jit`` it does nothing.
         n: the true size of a matrix that was padded to (devices * ceil(n / devices), n); V is

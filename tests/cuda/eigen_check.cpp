@@ -192,7 +192,7 @@ void check_parts(int devices) {
         group, name, a,
         solve_whole<float>(a, devices, ranks, 0, {true, first, count, Precision::split}), first);
   };
-  for (const Size n : {Size{1}, Size{7}, Size{33}, Size{100}, Size{333}, Size{600}}) {
+  for (const Size n : {Size{1}, Size{7}, Size{33}, Size{100}, Size{333}}) {
     const auto a = random_hermitian<float>(n, 1);
     for (const int ranks : {1, 2, 3}) {
       check("n " + std::to_string(n) + " ranks " + std::to_string(ranks), a, ranks, 0, n);
@@ -202,6 +202,9 @@ void check_parts(int devices) {
   for (const auto& [name, a] : hard_matrices<float>(130)) {
     check(name, a, 2, 0, a.rows);
   }
+  const auto large = random_hermitian<float>(1201, 4);
+  check("large merges", large, 2, 0, 1201);
+  check("large merges, some vectors", large, 2, 700, 80);
 }
 
 template <class T>
