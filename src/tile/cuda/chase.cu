@@ -8,7 +8,7 @@
 // the last are final once the sweep before has done one step fewer than it must have done for the
 // last, so that they are loaded ahead of the wait for it. Waiting for that, fetching the last row,
 // and telling the next sweep, each of which takes a memory's answer, are the work of two more
-// warps.
+// warps, where registers for them are left.
 #include "tile/cuda/chase_threads.h"
 #include "tile/cuda/cuda.h"
 #include "tile/cuda/launch.h"
@@ -84,8 +84,37 @@ __device__ void listen(Memory& memory, const SweepBatch& batch, const DrawnSweep
   }
 }
 
+// The threads of the rows without those: each warp waits for itself.
 template <class D, class R, int B>
-__global__ void __launch_bounds__(Chase<D, R, B>::kRowThreads + 64, B > 32 ? 1 : 2)
+__device__ void work_alone(Chase<D, R, B>& chase, const SweepBatch& batch, const DrawnSweep& own,
+                           const ChaseFlags& flags, D* kept) {
+  D* const target = kept != nullptr ? kept + batch.place(own.sweep) : nullptr;
+  int seen = own.number == 0 ? kAllDone : 0;
+  for (int k = 0; k < own.steps; ++k) {
+    const Size begin = own.sweep + 1 + k * batch.b;
+    if (k > 0) {
+      chase.load_diagonal_ahead(begin);
+    }
+    if (seen < k + 2) {  // the same in all lanes of a warp
+      if (threadIdx.x % 32 == 0) {
+        seen = wait_for(flags.done + own.number - 1, k + 2, flags.failed);
+      }
+      seen = __shfl_sync(~0u, seen, 0);
+    }
+    chase.load_rest_alone(own.sweep, begin, k);
+    chase.step(own.sweep, begin, k == 0);
+    __syncthreads();
+    if (threadIdx.x == 0) {
+      store_release(flags.done + own.number, k + 1 == own.steps ? kAllDone : k + 1);
+    }
+    if (target != nullptr) {
+      chase.keep(target + k * batch.b, begin);
+    }
+  }
+}
+
+template <class D, class R, int B>
+__global__ void __launch_bounds__(Chase<D, R, B>::kThreads, B > 32 ? 1 : 2)
     chase_kernel(SweepBatch batch, D* band, Size ld, D* kept, ChaseFlags flags, R smallest) {
   __shared__ ChaseMemory<D, B> memory;
   __shared__ int drawn;
@@ -103,7 +132,9 @@ __global__ void __launch_bounds__(Chase<D, R, B>::kRowThreads + 64, B > 32 ? 1 :
       return;
     }
     own.steps = static_cast<int>((batch.n - 1 - own.sweep + batch.b - 1) / batch.b);
-    if (role < 0) {
+    if constexpr (Chase<D, R, B>::kAlone) {
+      work_alone(chase, batch, own, flags, kept);
+    } else if (role < 0) {
       work_on(chase, memory, batch, own, kept);
     } else if (role < 32) {
       tell(memory, own, flags);
@@ -117,7 +148,7 @@ __global__ void __launch_bounds__(Chase<D, R, B>::kRowThreads + 64, B > 32 ? 1 :
 template <class D, class R, int B>
 void launch_chase(CudaLane& lane, const SweepBatch& batch, D* band, Size ld, D* kept,
                   const ChaseFlags& flags) {
-  constexpr int threads = Chase<D, R, B>::kRowThreads + 64;
+  constexpr int threads = Chase<D, R, B>::kThreads;
   int processors = 0, resident = 0;
   JAXMG_CUDA_CHECK(
       cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, lane.device()));

@@ -10,9 +10,14 @@
 
 namespace jaxmg::tile {
 
-// Groups of columns; there are more where registers are scarce.
+// Where elements are so large that registers are scarce there are more groups of columns, and no
+// warps beside those of the rows: they would cost these a quarter of their registers.
 template <class D, int B>
-inline constexpr int kChaseGroups = sizeof(D) > 8 && B > 32 ? 8 : 4;
+inline constexpr bool kChaseIsLarge = sizeof(D) > 8 && B > 32;
+template <class D, int B>
+inline constexpr int kChaseGroups = kChaseIsLarge<D, B> ? 8 : 4;
+template <class D, int B>
+inline constexpr int kChaseHelpers = kChaseIsLarge<D, B> ? 0 : 2;  // warps
 inline constexpr int kAllDone = std::numeric_limits<int>::max();
 
 // What blocks tell each other: the next sweep to be taken, whether one has given up, and the steps
