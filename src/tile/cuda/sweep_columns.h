@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <cstring>
 #include <type_traits>
 
 #include "tile/cuda/async_copy.h"
@@ -20,6 +21,14 @@ class SweepColumns {
  public:
   static constexpr bool kComplex = !std::is_same_v<S, float> && !std::is_same_v<S, double>;
   static constexpr Size kWidth = kComplex ? 8 : 16;  // of a warp
+  // Rows that are wanted next come by way of shared memory, 16 bytes at a time, where pairs of them
+  // have so many.
+  static constexpr bool kFetches = sizeof(S) >= 8;
+  static constexpr int kPieces = kFetches ? std::is_same_v<S, DeviceComplex<float>> ? 1 : 2 : 0;
+  // Bytes for `tiles` tiles of each of `threads` threads.
+  static constexpr Size fetch_bytes(Size tiles, Size threads) {
+    return 16 * kPieces * tiles * threads;
+  }
 
   // `first` is the warp's first column. Lanes whose column does not exist read another one.
   __device__ SweepColumns(S* x, Size ldx, int n, Size columns, Size first) : n_(n) {
@@ -52,6 +61,40 @@ class SweepColumns {
       for (int r = 0; r < Count; ++r) {
         load_part(left + 8 * r, right + 8 * r, there - 8 * r, tile(r));
       }
+    }
+  }
+  // Begins to copy the same to `place`, as far as all of it exists; the caller commits the copies.
+  template <int Count>
+  __device__ void fetch(int row, double2* place) const {
+    if (kFetches && whole_ && row + 8 * Count <= n_) {
+#pragma unroll
+      for (int r = 0; r < Count; ++r) {
+#pragma unroll
+        for (int i = 0; i < kPieces; ++i) {
+          copy_async(piece(place, r, i), source(row + 8 * r, i));
+        }
+      }
+    }
+  }
+  // load() when the copies have arrived.
+  template <int Count, class Tile>
+  __device__ void take(int row, double2* place, const Tile& tile) const {
+    if (kFetches && whole_ && row + 8 * Count <= n_) {
+#pragma unroll
+      for (int r = 0; r < Count; ++r) {
+        double(&e)[4] = tile(r);
+        const double2 a = *piece(place, r, 0);
+        if constexpr (kPieces == 1) {
+          float4 x;
+          memcpy(&x, &a, sizeof(x));
+          e[0] = x.x, e[1] = x.z, e[2] = x.y, e[3] = x.w;
+        } else {
+          const double2 b = *piece(place, r, 1);
+          e[0] = a.x, e[1] = kComplex ? b.x : a.y, e[2] = kComplex ? a.y : b.x, e[3] = b.y;
+        }
+      }
+    } else {
+      load<Count>(row, tile);
     }
   }
   template <int Count, class Tile>
@@ -87,6 +130,12 @@ class SweepColumns {
 
  private:
   using Pair = std::conditional_t<sizeof(S) == sizeof(float), float2, double2>;
+  __device__ static double2* piece(double2* place, int tile, int i) {
+    return place + (tile * kPieces + i) * static_cast<int>(blockDim.x) + threadIdx.x;
+  }
+  __device__ const S* source(int row, int i) const {
+    return kComplex ? left_ + row + i : (i == 0 ? left_ : right_) + row;
+  }
   // Of a tile that exists as a whole, in as few accesses as there can be.
   __device__ static void load_whole(const S* left, const S* right, double (&e)[4]) {
     if constexpr (std::is_same_v<S, DeviceComplex<float>>) {
