@@ -38,7 +38,7 @@ class SweepColumns {
     here_ = column < columns;
     there_ = column + 8 < columns;
     const bool paired = ldx % 2 == 0 && reinterpret_cast<std::uintptr_t>(x) % (2 * sizeof(S)) == 0;
-    whole_ = __all_sync(~0u, here_ && (kComplex || there_) && (sizeof(S) == 16 || paired));
+    whole_ = __all_sync(~0u, here_ && (kComplex || there_) && paired);
     left_ = x + (here_ ? column : last) * ldx + row;
     right_ = x + (there_ ? column + 8 : last) * ldx + row;
     row_ = row;
@@ -50,23 +50,31 @@ class SweepColumns {
     const S* const left = left_ + row;
     const S* const right = right_ + row;
     const int there = n_ - row - row_;  // rows of the thread's columns from here on
-    const bool whole = whole_ && row + 8 * Count <= n_;
-    if (whole) {
+    if constexpr (!kSingly) {
+      if (in_pieces(row, Count)) {
 #pragma unroll
-      for (int r = 0; r < Count; ++r) {
-        load_whole(left + 8 * r, right + 8 * r, tile(r));
+        for (int r = 0; r < Count; ++r) {
+          load_whole(left + 8 * r, right + 8 * r, tile(r));
+        }
+        return;
       }
-    } else {
+    }
 #pragma unroll
-      for (int r = 0; r < Count; ++r) {
-        load_part(left + 8 * r, right + 8 * r, there - 8 * r, tile(r));
-      }
+    for (int r = 0; r < Count; ++r) {
+      load_part(left + 8 * r, right + 8 * r, there - 8 * r, tile(r));
     }
   }
   // Begins to copy the same to `place`, as far as all of it exists; the caller commits the copies.
   template <int Count>
   __device__ void fetch(int row, double2* place) const {
-    if (kFetches && whole_ && row + 8 * Count <= n_) {
+    if constexpr (kSingly) {
+      const int there = n_ - row - row_;
+#pragma unroll
+      for (int r = 0; r < Count; ++r) {
+        copy_async_or_zeros(piece(place, r, 0), source(row + 8 * r, 0), there > 8 * r);
+        copy_async_or_zeros(piece(place, r, 1), source(row + 8 * r, 1), there > 8 * r + 1);
+      }
+    } else if (kFetches && in_pieces(row, Count)) {
 #pragma unroll
       for (int r = 0; r < Count; ++r) {
 #pragma unroll
@@ -79,7 +87,7 @@ class SweepColumns {
   // load() when the copies have arrived.
   template <int Count, class Tile>
   __device__ void take(int row, double2* place, const Tile& tile) const {
-    if (kFetches && whole_ && row + 8 * Count <= n_) {
+    if (kSingly || (kFetches && in_pieces(row, Count))) {
 #pragma unroll
       for (int r = 0; r < Count; ++r) {
         double(&e)[4] = tile(r);
@@ -102,17 +110,18 @@ class SweepColumns {
     S* const left = left_ + row;
     S* const right = right_ + row;
     const int there = n_ - row - row_;
-    const bool whole = whole_ && row + 8 * Count <= n_;
-    if (whole) {
+    if constexpr (!kSingly) {
+      if (in_pieces(row, Count)) {
 #pragma unroll
-      for (int r = 0; r < Count; ++r) {
-        store_whole(left + 8 * r, right + 8 * r, tile(r));
+        for (int r = 0; r < Count; ++r) {
+          store_whole(left + 8 * r, right + 8 * r, tile(r));
+        }
+        return;
       }
-    } else {
+    }
 #pragma unroll
-      for (int r = 0; r < Count; ++r) {
-        store_part(left + 8 * r, right + 8 * r, there - 8 * r, tile(r));
-      }
+    for (int r = 0; r < Count; ++r) {
+      store_part(left + 8 * r, right + 8 * r, there - 8 * r, tile(r));
     }
   }
   // Tells the cache that rows row .. row + Rows - 1 will be loaded.
@@ -129,7 +138,13 @@ class SweepColumns {
   }
 
  private:
-  using Pair = std::conditional_t<sizeof(S) == sizeof(float), float2, double2>;
+  using Pair = std::conditional_t<sizeof(S) == (kComplex ? 8 : 4), float2, double2>;
+  // One element has 16 bytes, which is all that is ever moved at once.
+  static constexpr bool kSingly = sizeof(S) == 16;
+  // Whether `tiles` tiles from row `row` on can be moved in larger pieces than elements.
+  __device__ bool in_pieces(int row, int tiles) const {
+    return whole_ && row + 8 * tiles <= n_;
+  }
   __device__ static double2* piece(double2* place, int tile, int i) {
     return place + (tile * kPieces + i) * static_cast<int>(blockDim.x) + threadIdx.x;
   }
@@ -141,10 +156,6 @@ class SweepColumns {
     if constexpr (std::is_same_v<S, DeviceComplex<float>>) {
       const float4 x = __ldcg(reinterpret_cast<const float4*>(left));
       e[0] = x.x, e[1] = x.z, e[2] = x.y, e[3] = x.w;
-    } else if constexpr (kComplex) {
-      const double2 a = __ldcg(reinterpret_cast<const double2*>(left));
-      const double2 b = __ldcg(reinterpret_cast<const double2*>(left + 1));
-      e[0] = a.x, e[1] = b.x, e[2] = a.y, e[3] = b.y;
     } else {
       const Pair a = __ldcg(reinterpret_cast<const Pair*>(left));
       const Pair b = __ldcg(reinterpret_cast<const Pair*>(right));
@@ -155,9 +166,6 @@ class SweepColumns {
     if constexpr (std::is_same_v<S, DeviceComplex<float>>) {
       *reinterpret_cast<float4*>(left) = {static_cast<float>(e[0]), static_cast<float>(e[2]),
                                           static_cast<float>(e[1]), static_cast<float>(e[3])};
-    } else if constexpr (kComplex) {
-      left[0] = {e[0], e[2]};
-      left[1] = {e[1], e[3]};
     } else {
       *reinterpret_cast<Pair*>(left) = {static_cast<S>(e[0]), static_cast<S>(e[1])};
       *reinterpret_cast<Pair*>(right) = {static_cast<S>(e[2]), static_cast<S>(e[3])};
@@ -167,9 +175,9 @@ class SweepColumns {
   __device__ void load_part(const S* left, const S* right, int rows, double (&e)[4]) const {
     const bool first = rows > 0, second = rows > 1;
     if constexpr (kComplex) {
-      const S a = first ? load_shared_by_all(left) : S{0, 0};
-      const S b = second ? load_shared_by_all(left + 1) : S{0, 0};
-      e[0] = a.re, e[1] = b.re, e[2] = a.im, e[3] = b.im;
+      const Pair a = first ? __ldcg(reinterpret_cast<const Pair*>(left)) : Pair{0, 0};
+      const Pair b = second ? __ldcg(reinterpret_cast<const Pair*>(left + 1)) : Pair{0, 0};
+      e[0] = a.x, e[1] = b.x, e[2] = a.y, e[3] = b.y;
     } else {
       e[0] = first ? load_shared_by_all(left) : S{0};
       e[1] = second ? load_shared_by_all(left + 1) : S{0};
