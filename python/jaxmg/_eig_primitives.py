@@ -12,7 +12,7 @@ from jax import Array
 
 from . import _calls
 from ._batching import batch_factor_operation
-from ._layout import BACKENDS, Layout, entries
+from ._layout import BACKENDS, SPLIT, Layout, entries
 from ._operands import pad_rows
 from ._operation import REPLICATED, Operation, Specs, define, rows_spec, typed
 
@@ -31,6 +31,8 @@ class ResolvedEig:
         triangle: -1: all of A is valid; 0: only the lower triangle; 1: only the upper one.
         room: rows that each rank needs while it works.
         backend: who does the work: "native" or "cusolvermg".
+        precision: 0: products in the element type; 1: float32 by half-precision parts where the
+            engine has them.
     """
 
     layout: Layout
@@ -41,6 +43,7 @@ class ResolvedEig:
     triangle: int = -1
     room: int = 0
     backend: str = "native"
+    precision: int = 0
 
     # A batch may be spread over the devices: results are whole matrices, not parts of a factor.
     exposed = False
@@ -64,7 +67,8 @@ class ResolvedEig:
         mesh = self.layout.mesh
         shape = () if mesh is None else tuple(mesh.shape.items())
         names = ("syevd", self.dtype, self.backend)
-        text = repr((*names, shape, self.layout.axes, self.n, self.tile, self.triangle))
+        numbers = (self.n, self.tile, self.triangle, self.precision)
+        text = repr((*names, shape, self.layout.axes, *numbers))
         return zlib.crc32(text.encode()) & 0x7FFFFFFF
 
     @functools.cached_property
@@ -78,7 +82,14 @@ class ResolvedEig:
             tile=self.tile if self.layout.ranks == 1 else 0,
             triangle=self.triangle,
             backend=self.backend,
+            precision=self.precision,
         )
+
+
+def by_parts(dtype: str, platform: str, backend: str, precision: int) -> int:
+    """`precision` where there is a choice; else 0."""
+    chosen = dtype == "float32" and platform == "cuda" and backend == "native"
+    return min(precision, SPLIT) if chosen else 0
 
 
 @functools.lru_cache(maxsize=1024)
@@ -90,8 +101,10 @@ def resolve_eig(
     tile: int = 0,
     triangle: int = -1,
     backend: str = "native",
+    precision: int = 0,
 ) -> ResolvedEig:
     """Asks the engine for the sizes that belong to a layout."""
+    precision = by_parts(dtype, layout.platform, backend, precision)
     found = entries(
         "syevd",
         n,
@@ -101,6 +114,7 @@ def resolve_eig(
         tile=tile,
         mirror=triangle >= 0,
         backend=backend,
+        precision=precision,
     )
     return ResolvedEig(
         layout=layout,
@@ -111,6 +125,7 @@ def resolve_eig(
         triangle=triangle,
         room=int(found["factor_rows"]),
         backend=backend,
+        precision=precision,
     )
 
 
@@ -137,6 +152,7 @@ def _block(
         a,
         n=r.n,
         tile=r.tile,
+        precision=r.precision,
         triangle=r.triangle,
         vectors=int(vectors),
         first=first,

@@ -22,7 +22,13 @@ POLAR_MATRICES = 8
 
 @functools.lru_cache(maxsize=4096)
 def eigen_bytes(
-    layout: Layout, n: int, dtype: str, count: int, kept: bool, backend: str = "native"
+    layout: Layout,
+    n: int,
+    dtype: str,
+    count: int,
+    kept: bool,
+    backend: str = "native",
+    precision: int = 0,
 ) -> int:
     """Bytes on one device of an eigenproblem with `count` eigenvectors; `kept`: A stays."""
     plan = entries(
@@ -34,6 +40,7 @@ def eigen_bytes(
         columns=count,
         vectors=count > 0,
         backend=backend,
+        precision=precision,
     )
     total = sum(int(e["bytes"]) for e in plan["entries"])
     return total + (_block(layout, n, n, dtype) if kept else 0)

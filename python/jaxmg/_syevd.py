@@ -12,11 +12,12 @@ from . import _cholesky, _eig, _eig_manual, _matmul, _native
 from ._arguments import (
     check_backend,
     check_tile,
+    precision_of,
     triangle_of,
 )
 from ._decomposition import Call, Program, Results
 from ._eig_primitives import ResolvedEig, resolve_eig
-from ._layout import AnyMesh
+from ._layout import MIXED, AnyMesh
 from ._matmul import Ring
 from ._matrix_operand import prepare_matrix
 from ._preparation import Specs
@@ -95,12 +96,16 @@ def prepare_eigen(
     subset: tuple[int, int] | None = None,
     in_place: bool = True,
     backend: str = "native",
+    precision: Any = None,
 ) -> tuple[EigenCall, Any]:
     """Checks the operand and works out the call and where the operand belongs.
 
     `subset`: first and last index of the wanted eigenvalues; `in_place`: whether A may be lost.
     """
     tile = check_tile(T_A)
+    arithmetic = precision_of(precision)
+    if arithmetic == MIXED:
+        raise ValueError(f"precision: got {precision!r}; {routine} has no mixed precision.")
     operand, a = prepare_matrix(
         routine,
         a,
@@ -115,14 +120,20 @@ def prepare_eigen(
     size, layout = operand.columns, operand.layout
     _native.require_backend(backend, layout.platform, layout.ranks)
     r = resolve_eig(
-        layout, size, operand.dtype, tile=tile, triangle=triangle_of(lower), backend=backend
+        layout,
+        size,
+        operand.dtype,
+        tile=tile,
+        triangle=triangle_of(lower),
+        backend=backend,
+        precision=arithmetic,
     )
     first, last = (0, size - 1) if subset is None else subset
     count = last - first + 1
 
     def needed(_: int, n: int) -> int:
         return eigen_bytes(
-            layout, n, r.dtype, min(count, n) if vectors else 0, not in_place, backend
+            layout, n, r.dtype, min(count, n) if vectors else 0, not in_place, backend, r.precision
         )
 
     check_bytes(routine, layout, size, size, r.dtype, needed)
@@ -142,6 +153,7 @@ def syevd(
     donate: bool = False,
     lower: bool | None = None,
     backend: str | None = None,
+    precision: Any = None,
     check: bool = False,
     n: int | None = None,
 ) -> Any:
@@ -169,6 +181,10 @@ def syevd(
         lower: True or False says that only the lower or upper triangle of `a` is valid.
         backend: as in :func:`jaxmg.potrs`. With "cusolvermg", `T_A` is the block size that the
             matrix is redistributed to, up to 1024.
+        precision: arithmetic of products that make float32 eigenvectors on GPUs, as in
+            :func:`jaxmg.potrs`, but for "mixed", which there is not: "highest" makes them in
+            float32, and by default tensor cores do, each number as two half-precision ones. The
+            reduction to a band is in the element type in any case.
         check: eagerly, whether to wait and raise an exception on failure; under ``checkify``,
             whether to report one. Elsewhere under ``jit`` it does nothing.
         n: the true size of a matrix that was padded to (devices * ceil(n / devices), n); V is
@@ -213,6 +229,7 @@ def syevd(
         vectors=return_eigenvectors,
         in_place=donate or not is_concrete(a),
         backend=check_backend("syevd", backend),
+        precision=precision,
     )
     call = dataclasses.replace(call, report=check)
     out = eigen(call, a, given=given if donate else None, check=check)

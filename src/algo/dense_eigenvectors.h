@@ -4,6 +4,9 @@
 //
 // The reflectors V of a block of panels are I - V inv(U) V^H together, where U is the strict upper
 // triangle of V^H V with the inverses of the reflectors' scalars on its diagonal.
+// float32 products run on tensor cores where the plan says so, each number as two half-precision
+// ones: elements of reflectors and of orthonormal vectors are at most 1.
+//
 // Joffrain, Low, Quintana-Orti, van de Geijn, Van Zee: Accumulating Householder transformations,
 // revisited (2006).
 #pragma once
@@ -129,12 +132,39 @@ class PanelBackTransformation {
     Device::template gemm<T>(lane_, Op::conj_transpose, Op::none, k, k, rows, T(1), block, n_,
                              block, n_, T(0), triangle_, width_);
     Device::template reflector_diagonal<T>(lane_, k, scalars_ + slot.scalars, triangle_, width_);
+    if constexpr (Device::template splits<T> && !is_complex_v<T>) {
+      if (rank_.plan.precision() == Precision::split) {
+        return apply_by_parts(k, rows, block, v);
+      }
+    }
     Device::template gemm<T>(lane_, Op::conj_transpose, Op::none, k, columns_, rows, T(1), block,
                              n_, v, n_, T(0), products_, width_);
-    Device::template trsm<T>(lane_, Side::left, Uplo::upper, Op::none, Diag::non_unit, k, columns_,
-                             T(1), triangle_, width_, products_, width_);
+    solve(k);
     Device::template gemm<T>(lane_, Op::none, Op::none, rows, columns_, k, T(-1), block, n_,
                              products_, width_, T(1), v, n_);
+  }
+
+  // products <- inv(U) products
+  void solve(Size k) {
+    Device::template trsm<T>(lane_, Side::left, Uplo::upper, Op::none, Diag::non_unit, k, columns_,
+                             T(1), triangle_, width_, products_, width_);
+  }
+
+  // The same by parts. Columns of parts begin at multiples of 16 bytes.
+  void apply_by_parts(Size k, Size rows, const T* block, T* v) {
+    using Half = typename Device::Half;
+    const auto halves = [&](Buffer buffer) {
+      return reinterpret_cast<Half*>(rank_.workspace.template get<float>(buffer));
+    };
+    Half* const parts = halves(Buffer::split_even);
+    Half* const product_parts = parts + 4 * round_up(n_, Size{8}) * width_;
+    const Size ld = round_up(rows, Size{8});
+    Device::split(lane_, rows, k, block, n_, parts, ld);
+    Device::multiply_split_adjoint(lane_, rows, columns_, k, parts, ld, v, n_,
+                                   halves(Buffer::tridiagonal_vectors), products_, width_);
+    solve(k);
+    Device::subtract_split_rows(lane_, rows, columns_, k, parts, ld, products_, width_,
+                                product_parts, v, n_);
   }
 
   Rank<Device>& rank_;

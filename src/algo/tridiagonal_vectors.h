@@ -8,7 +8,7 @@
 // products are its own, and ranks tell each other only z, the roots of the secular equation and the
 // weights, which they share out. Poles, roots and weights are doubles whatever the type of Q is,
 // and lie with the data: the host hears no more of a level than the numbers of poles of large
-// merges.
+// merges. In float32 the products of large ones run on tensor cores where the plan says so.
 //
 //   M. Gu, S. Eisenstat, A divide-and-conquer algorithm for the symmetric tridiagonal eigenproblem.
 //   LAPACK: xSTEDC.
@@ -244,6 +244,12 @@ class TridiagonalVectors {
         if (length == 0) {
           return Device::template fill<R>(lane_, count, c.count, R(0), R(0), q_ + offset + i, n_);
         }
+        if constexpr (Device::template splits<R>) {
+          if (rank_.plan.precision() == Precision::split) {
+            return multiply_by_parts(count, c.count, length, u_ + first, work_ + offset + first,
+                                     q_ + offset + i);
+          }
+        }
         Device::template gemm<R>(lane_, Op::transpose, Op::none, count, c.count, length, R(1),
                                  u_ + first, n_, work_ + offset + first, n_, R(0), q_ + offset + i,
                                  n_);
@@ -255,6 +261,26 @@ class TridiagonalVectors {
     const Size offset = from + mine.first * n_ + k;
     Device::template copy<R>(lane_, level.end(node) - from - k, mine.count, work_ + offset, n_,
                              q_ + offset, n_);
+  }
+
+  // q (count x columns) <- u^T work, the inner dimension being `length`, by half-precision parts:
+  // both factors have orthonormal columns. As many columns of the second one at a time as the place
+  // of X has room for; columns of parts begin at multiples of 16 bytes.
+  void multiply_by_parts(Size count, Size columns, Size length, const R* u, const R* work, R* q) {
+    using Half = typename Device::Half;
+    const auto halves = [&](Buffer buffer) {
+      return reinterpret_cast<Half*>(rank_.workspace.template get<float>(buffer));
+    };
+    Half* const parts = halves(Buffer::split_even);
+    const Size ld = round_up(length, Size{8});
+    const Size most =
+        std::max<Size>(1, rank_.workspace.count(Buffer::reflector_rows) / round_up(n_, Size{8}));
+    Device::split(lane_, length, count, u, n_, parts, ld);
+    for (Size j = 0; j < columns; j += most) {
+      Device::multiply_split_adjoint(lane_, length, std::min(most, columns - j), count, parts, ld,
+                                     work + j * n_, n_, halves(Buffer::reflector_rows), q + j * n_,
+                                     n_);
+    }
   }
 
   Rank<Device>& rank_;

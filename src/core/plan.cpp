@@ -190,7 +190,8 @@ void Plan::decide() {
   }
   group_ = choose_group(q, tile_);
   if (q.platform == Platform::cuda && has_parts(q.type) &&
-      (factors_by_cholesky(q.routine) || factors_by_lu(q.routine))) {
+      (factors_by_cholesky(q.routine) || factors_by_lu(q.routine) ||
+       (q.routine == Routine::syevd && q.type == DType::f32))) {
     precision_ = q.precision;
   }
   if (q.routine == Routine::syevd && q.backend == Backend::native) {

@@ -123,7 +123,19 @@ void add_eigen_entries(const PlanRequest& q, const Decisions& decided, EntryList
   }
   list.scratch(Buffer::sweep_reflectors, t, sweep_share(q, b));
   list.scratch(Buffer::sweep_panel, t, sweep_panel_count(q, b));
-  list.scratch(Buffer::tridiagonal_vectors, real, rows * n);
+  const bool split = decided.precision == Precision::split;
+  const Size tall = round_up(n, Size{8});
+  // Products with some eigenvectors of a rank-one problem at a time: many fill a GPU.
+  const Size most = std::clamp<Size>(cuda ? n / (8 * q.ranks) : 0, 128, 1024);
+  const Size together = std::min(std::max<Size>(n, 1), most);
+  if (split) {
+    // Four halves for each element of these, or of a block of reflectors beside three for each of
+    // its products.
+    const Size products = ceil_div(3 * width * columns, 2);
+    list.scratch(Buffer::split_even, DType::f32, 2 * tall * std::max(together, width) + products);
+  }
+  // Later the parts of eigenvectors.
+  list.scratch(Buffer::tridiagonal_vectors, real, std::max(rows * n, split ? tall * columns : 0));
   // Also a second place for those of the tridiagonal matrix, in real numbers; and at first one for
   // reflectors, a panel of them at least.
   const Size waiting =
@@ -131,9 +143,7 @@ void add_eigen_entries(const PlanRequest& q, const Decisions& decided, EntryList
   list.scratch(Buffer::eigenvectors, t,
                std::max({columns * n, is_complex(t) ? ceil_div(rows * n, 2) : rows * n, waiting}));
   list.scratch(Buffer::back_products, t, std::max({width, 2 * b, group}) * columns + width * width);
-  // Products with some eigenvectors at a time: many fill a GPU.
-  const Size most = cuda ? std::clamp<Size>(n / (8 * q.ranks), 128, 1024) : 128;
-  list.scratch(Buffer::secular_block, real, n * std::clamp<Size>(n, 1, most));
+  list.scratch(Buffer::secular_block, real, n * together);
 }
 
 }  // namespace jaxmg

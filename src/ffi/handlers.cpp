@@ -214,6 +214,7 @@ class Decoder {
       case JAXMG_GEQRS:
         return get(given, "adjoint", call_.adjoint);
       case JAXMG_SYEVD:
+        get(given, "precision", call_.precision);
         get(given, "triangle", call_.triangle);
         get(given, "vectors", call_.vectors);
         get(given, "first", call_.first);

@@ -8,6 +8,7 @@ void read_eigen_kind(const jaxmg_call& call, CallKind& kind) {
   PlanRequest& q = kind.request;
   kind.triangle = reader.triangle();
   q.mirror = kind.triangle >= 0;
+  q.precision = reader.precision();
   const std::int64_t most = q.n - call.first;
   if (call.first < 0 || call.count < 0 || call.count > most) {
     reader.fail("attributes first = " + std::to_string(call.first) +

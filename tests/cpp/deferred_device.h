@@ -204,6 +204,8 @@ struct Deferred {
   template <class T>
   static void subtract_split_rows(Lane& lane, Size m, Size n, Size k, const Half* a, Size lda,
                                   const T* b, Size ldb, Half* parts, T* c, Size ldc);
+  static void multiply_split_adjoint(Lane& lane, Size m, Size n, Size k, const Half* a, Size lda,
+                                     const float* b, Size ldb, Half* parts, float* c, Size ldc);
 
   template <class T>
   static Size columns_beside_panel(Lanes&, bool, Size, Size, Size, Size n) {

@@ -58,6 +58,13 @@ TEST(DeferredEigenTest, SomeVectorsFromOneTriangle) {
   }
 }
 
+TEST(DeferredEigenTest, ProductsByParts) {
+  for (const int ranks : {1, 2, 3}) {
+    expect_ordered<float>(41, ranks, 3, {.group = 3, .precision = Precision::split}, 2);
+  }
+  expect_ordered<float>(30, 2, 4, {.first = 3, .count = 11, .precision = Precision::split}, 2);
+}
+
 TEST(DeferredEigenTest, ValuesAlone) {
   for (const int ranks : {1, 3}) {
     expect_ordered<float>(26, ranks, 3, {.vectors = false}, 3);

@@ -153,6 +153,28 @@ void Deferred::subtract_split_rows(Lane& lane, Size m, Size n, Size k, const Hal
   });
 }
 
+inline void Deferred::multiply_split_adjoint(Lane& lane, Size m, Size n, Size k, const Half* a,
+                                             Size lda, const float* b, Size ldb, Half* parts,
+                                             float* c, Size ldc) {
+  if (m <= 0 || n <= 0 || k <= 0) {
+    return;
+  }
+  lane.put("split of a factor", [=] {
+    for (Size j = 0; j < n; ++j) {
+      for (Size i = 0; i < m; ++i) {
+        put_halves(b[i + j * ldb], parts + i + j * lda, lda * n);
+      }
+    }
+  });
+  lane.put("multiply_split_adjoint", [=] {
+    tile::CpuLane now(tile::Priority::normal);
+    const auto left = joined(m, k, a, lda, k * lda);
+    const auto right = joined(m, n, parts, lda, n * lda);
+    Cpu::gemm<float>(now, Op::transpose, Op::none, k, n, m, 1, left.data(), m, right.data(), m, 0,
+                     c, ldc);
+  });
+}
+
 template <class T>
 void Deferred::unit_scale(Lane& lane, Size n, const T* diagonal, Size stride, Real<T>* scale,
                           Real<T>* inverse) {

@@ -33,6 +33,7 @@ struct EigenOptions {
   Size count = -1;  // all
   Triangle valid = Triangle::whole;
   Size group = 0;  // panels of a block; 0: as the plan chooses
+  Precision precision = Precision::native;
 };
 
 template <class T, class Device = tile::Cpu>
@@ -52,6 +53,7 @@ struct EigenRun {
     request.ranks = ranks;
     request.tile = tile_;
     request.group = options.group;
+    request.precision = options.precision;
     request.vectors = options.vectors;
     request.columns = options.vectors ? count : 0;
     request.mirror = options.valid != Triangle::whole;

@@ -44,6 +44,22 @@ TEST(EigenPlan, FewMatricesOverAllRanks) {
   }
 }
 
+// float32 on a GPU may have products by parts, at the price of room for them.
+TEST(EigenPlan, ProductsByParts) {
+  for (const DType type : kTypes) {
+    for (const Platform platform : {Platform::cpu, Platform::cuda}) {
+      for (const int ranks : {1, 2, 8}) {
+        PlanRequest q = request(type, 40000, ranks, platform, 40000);
+        const double native = matrices(q);
+        q.precision = Precision::split;
+        const bool there = type == DType::f32 && platform == Platform::cuda;
+        EXPECT_EQ(Plan(q).precision(), there ? Precision::split : Precision::native);
+        EXPECT_LE(matrices(q), there ? native + 0.5 : native);
+      }
+    }
+  }
+}
+
 // Nothing of n^2 elements is on every rank.
 TEST(EigenPlan, BuffersShrinkWithTheNumberOfRanks) {
   for (const DType type : kTypes) {

@@ -139,7 +139,7 @@ void time_qr(int devices, Size m, Size n, const std::string& type, Size tile);
 void time_gels(int devices, Size m, Size n, const std::string& type, Size nrhs, Size tile);
 // Microseconds of the operations of its panels, of `rows` rows on each device, and updates.
 void time_qr_panel(Size rows, Size tile);
-// Seconds of an eigenproblem of order n, with and without vectors.
+// Seconds of an eigenproblem of order n, with and without vectors; type split: float32 by parts.
 void time_eigen(int devices, Size n, const std::string& type, Size tile);
 // Seconds of bulge chasing in bands of order n and of its reflectors on so many columns.
 void time_sweeps(Size n, const std::string& type, Size columns);

@@ -19,6 +19,7 @@ struct Wanted {
   bool vectors = true;
   Size first = 0;
   Size count = 0;
+  Precision precision = Precision::native;
 };
 
 template <class T>
@@ -30,6 +31,7 @@ PlanRequest eigen_request(GpuRank& gpu, Size n, Size tile, const Wanted& wanted)
   q.ranks = gpu.comm.size();
   q.tile = tile;
   q.platform = Platform::cuda;
+  q.precision = wanted.precision;
   q.vectors = wanted.vectors;
   q.columns = wanted.vectors ? wanted.count : 0;
   q.library_bytes = gpu.context.lanes().library_bytes(q.type, Plan(q).tile());
@@ -181,11 +183,35 @@ void check_type(int devices) {
   group.expect(std::isnan(failed.w[7]) && std::isnan(std::real(failed.v(1, 1))), "NaN comes back");
 }
 
+// float32 with products by half-precision parts.
+void check_parts(int devices) {
+  Group group("eigenproblems f32 by parts");
+  const auto check = [&](const std::string& name, const Matrix<float>& a, int ranks, Size first,
+                         Size count) {
+    expect_decomposes(
+        group, name, a,
+        solve_whole<float>(a, devices, ranks, 0, {true, first, count, Precision::split}), first);
+  };
+  for (const Size n : {Size{1}, Size{7}, Size{33}, Size{100}, Size{333}}) {
+    const auto a = random_hermitian<float>(n, 1);
+    for (const int ranks : {1, 2, 3}) {
+      check("n " + std::to_string(n) + " ranks " + std::to_string(ranks), a, ranks, 0, n);
+    }
+    check("n " + std::to_string(n) + " range", a, 2, n / 3, (n + 1) / 2);
+  }
+  for (const auto& [name, a] : hard_matrices<float>(130)) {
+    check(name, a, 2, 0, a.rows);
+  }
+  const auto large = random_hermitian<float>(1201, 4);
+  check("large merges", large, 2, 0, 1201);
+  check("large merges, some vectors", large, 2, 700, 80);
+}
+
 template <class T>
-void time_type(int devices, Size n, Size tile) {
+void time_type(int devices, Size n, Size tile, Precision precision = Precision::native) {
   run_gpu_ranks(devices, devices, true, [&](GpuRank& gpu) {
     for (const bool vectors : {true, false}) {
-      const Wanted wanted{vectors, 0, vectors ? n : 0};
+      const Wanted wanted{vectors, 0, vectors ? n : 0, precision};
       const Plan plan(eigen_request<T>(gpu, n, tile, wanted));
       const Distribution dist = plan.distribution();
       const int me = gpu.comm.rank();
@@ -250,6 +276,7 @@ void check_large(int devices) {
 
 void check_eigen(int devices) {
   check_type<float>(devices);
+  check_parts(devices);
   check_type<double>(devices);
   check_type<std::complex<float>>(devices);
   check_type<std::complex<double>>(devices);
@@ -257,10 +284,11 @@ void check_eigen(int devices) {
 }
 
 void time_eigen(int devices, Size n, const std::string& type, Size tile) {
-  type == "f32"    ? time_type<float>(devices, n, tile)
-  : type == "c64"  ? time_type<std::complex<float>>(devices, n, tile)
-  : type == "c128" ? time_type<std::complex<double>>(devices, n, tile)
-                   : time_type<double>(devices, n, tile);
+  type == "f32"     ? time_type<float>(devices, n, tile)
+  : type == "split" ? time_type<float>(devices, n, tile, Precision::split)
+  : type == "c64"   ? time_type<std::complex<float>>(devices, n, tile)
+  : type == "c128"  ? time_type<std::complex<double>>(devices, n, tile)
+                    : time_type<double>(devices, n, tile);
 }
 
 }  // namespace jaxmg::test

@@ -185,7 +185,7 @@ def _everything(block, ranks):
     return block if ranks == 1 else jax.lax.all_gather(block, "x", axis=0, tiled=True)
 
 
-def decomposed(a, shapes, rank, rows, info, *, triangle, vectors, first, count, tile):
+def decomposed(a, shapes, rank, rows, info, *, triangle, vectors, first, count, tile, precision):
     if triangle >= 0:
         half = jnp.tril(a) if triangle == 0 else jnp.triu(a)
         a = half + jnp.conj(half.T) - jnp.diag(jnp.real(jnp.diagonal(a)))

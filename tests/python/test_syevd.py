@@ -9,6 +9,7 @@ from jax.test_util import check_grads
 
 import jaxmg
 from jaxmg import _native
+from jaxmg._layout import entries
 from matrices import DTYPES, from_spectrum, hermitian, is_complex
 from meshes import AUTO, EXPLICIT, grid, line, need, put
 from residuals import LIMIT, eigen_residual, orthogonality, relative
@@ -318,3 +319,25 @@ def test_memory_is_asked_before(monkeypatch, mesh):
             assert caught.value.free == free < caught.value.needed
             assert min(caught.value.largest_n, 1) == largest and caught.value.largest_n < 400
             free = caught.value.needed * 9 // 10
+
+
+def test_precision_is_a_choice_for_float32_on_gpus_alone():
+    a = hermitian(40, "float32")
+    w, v = jaxmg.syevd(a, mesh=line(4))
+    for precision in ("highest", "default"):
+        again = jaxmg.syevd(a, mesh=line(4), precision=precision)
+        assert np.array_equal(w, again[0]) and np.array_equal(v, again[1])
+    with pytest.raises(ValueError, match="mixed"):
+        jaxmg.syevd(a, mesh=line(4), precision="mixed")
+    with pytest.raises(ValueError, match="precision"):
+        jaxmg.syevd(a, mesh=line(4), precision="half")
+    names = {
+        dtype: {
+            e["buffer"]
+            for e in entries(
+                "syevd", 4096, dtype, 2, "cuda", columns=4096, vectors=True, precision=1
+            )["entries"]
+        }
+        for dtype in ("float32", "float64")
+    }
+    assert "split_even" in names["float32"] and "split_even" not in names["float64"]

@@ -10,6 +10,13 @@ __device__ inline void copy_async(void* shared, const void* global) {
   const auto to = static_cast<unsigned>(__cvta_generic_to_shared(shared));
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(global) : "memory");
 }
+// The same, or zeros in their place.
+__device__ inline void copy_async_or_zeros(void* shared, const void* global, bool copy) {
+  const auto to = static_cast<unsigned>(__cvta_generic_to_shared(shared));
+  const int bytes = copy ? 16 : 0;
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(global), "r"(bytes)
+               : "memory");
+}
 // One element of 4 or 8 bytes, or 0 in its place.
 template <class R>
 __device__ void copy_async_or_zero(R* shared, const R* global, bool copy) {

@@ -8,7 +8,9 @@
 // the last are final once the sweep before has done one step fewer than it must have done for the
 // last, so that they are loaded ahead of the wait for it. Waiting for that, fetching the last row,
 // and telling the next sweep, each of which takes a memory's answer, are the work of two more
-// warps.
+// warps, where registers for them are left.
+#include <atomic>
+
 #include "tile/cuda/chase_threads.h"
 #include "tile/cuda/cuda.h"
 #include "tile/cuda/launch.h"
@@ -17,9 +19,9 @@ namespace jaxmg::tile {
 namespace {
 
 // The threads of the rows.
-template <class D, class R, int B>
-__device__ void work_on(Chase<D, R, B>& chase, ChaseMemory<D, B>& memory, const SweepBatch& batch,
-                        const DrawnSweep& own, D* kept) {
+template <class D, class R, int B, int Groups>
+__device__ void work_on(Chase<D, R, B, Groups>& chase, ChaseMemory<D, B, Groups>& memory,
+                        const SweepBatch& batch, const DrawnSweep& own, D* kept) {
   D* const target = kept != nullptr ? kept + batch.place(own.sweep) : nullptr;
   for (int k = 0; k < own.steps; ++k) {
     const Size begin = own.sweep + 1 + k * batch.b;
@@ -30,7 +32,7 @@ __device__ void work_on(Chase<D, R, B>& chase, ChaseMemory<D, B>& memory, const 
     }
     chase.load_rest(own.sweep, begin, k);
     chase.step(own.sweep, begin, k == 0);
-    sync_first<Chase<D, R, B>::kRowThreads>();
+    sync_first<Chase<D, R, B, Groups>::kRowThreads>();
     if (threadIdx.x == 0) {
       store_release_block(&memory.finished, k + 1);
     }
@@ -84,13 +86,42 @@ __device__ void listen(Memory& memory, const SweepBatch& batch, const DrawnSweep
   }
 }
 
-template <class D, class R, int B>
-__global__ void __launch_bounds__(Chase<D, R, B>::kRowThreads + 64, B > 32 ? 1 : 2)
+// The threads of the rows without those: each warp waits for itself.
+template <class D, class R, int B, int Groups>
+__device__ void work_alone(Chase<D, R, B, Groups>& chase, const SweepBatch& batch,
+                           const DrawnSweep& own, const ChaseFlags& flags, D* kept) {
+  D* const target = kept != nullptr ? kept + batch.place(own.sweep) : nullptr;
+  int seen = own.number == 0 ? kAllDone : 0;
+  for (int k = 0; k < own.steps; ++k) {
+    const Size begin = own.sweep + 1 + k * batch.b;
+    if (k > 0) {
+      chase.load_diagonal_ahead(begin);
+    }
+    if (seen < k + 2) {  // the same in all lanes of a warp
+      if (threadIdx.x % 32 == 0) {
+        seen = wait_for(flags.done + own.number - 1, k + 2, flags.failed);
+      }
+      seen = __shfl_sync(~0u, seen, 0);
+    }
+    chase.load_rest_alone(own.sweep, begin, k);
+    chase.step(own.sweep, begin, k == 0);
+    __syncthreads();
+    if (threadIdx.x == 0) {
+      store_release(flags.done + own.number, k + 1 == own.steps ? kAllDone : k + 1);
+    }
+    if (target != nullptr) {
+      chase.keep(target + k * batch.b, begin);
+    }
+  }
+}
+
+template <class D, class R, int B, int Groups>
+__global__ void __launch_bounds__(Chase<D, R, B, Groups>::kThreads, B > 32 ? 1 : 2)
     chase_kernel(SweepBatch batch, D* band, Size ld, D* kept, ChaseFlags flags, R smallest) {
-  __shared__ ChaseMemory<D, B> memory;
+  __shared__ ChaseMemory<D, B, Groups> memory;
   __shared__ int drawn;
-  Chase<D, R, B> chase(memory, batch, band, ld, smallest);
-  const int role = static_cast<int>(threadIdx.x) - Chase<D, R, B>::kRowThreads;
+  Chase<D, R, B, Groups> chase(memory, batch, band, ld, smallest);
+  const int role = static_cast<int>(threadIdx.x) - Chase<D, R, B, Groups>::kRowThreads;
   for (;;) {
     if (threadIdx.x == 0) {
       drawn = atomicAdd(flags.ticket, 1);
@@ -103,7 +134,9 @@ __global__ void __launch_bounds__(Chase<D, R, B>::kRowThreads + 64, B > 32 ? 1 :
       return;
     }
     own.steps = static_cast<int>((batch.n - 1 - own.sweep + batch.b - 1) / batch.b);
-    if (role < 0) {
+    if constexpr (Chase<D, R, B, Groups>::kAlone) {
+      work_alone(chase, batch, own, flags, kept);
+    } else if (role < 0) {
       work_on(chase, memory, batch, own, kept);
     } else if (role < 32) {
       tell(memory, own, flags);
@@ -114,26 +147,32 @@ __global__ void __launch_bounds__(Chase<D, R, B>::kRowThreads + 64, B > 32 ? 1 :
   }
 }
 
-template <class D, class R, int B>
+template <class D, class R, int B, int Groups>
 void launch_chase(CudaLane& lane, const SweepBatch& batch, D* band, Size ld, D* kept,
                   const ChaseFlags& flags) {
-  constexpr int threads = Chase<D, R, B>::kRowThreads + 64;
+  constexpr int threads = Chase<D, R, B, Groups>::kThreads;
   int processors = 0, resident = 0;
   JAXMG_CUDA_CHECK(
       cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, lane.device()));
-  JAXMG_CUDA_CHECK(
-      cudaOccupancyMaxActiveBlocksPerMultiprocessor(&resident, chase_kernel<D, R, B>, threads, 0));
+  JAXMG_CUDA_CHECK(cudaOccupancyMaxActiveBlocksPerMultiprocessor(
+      &resident, chase_kernel<D, R, B, Groups>, threads, 0));
   // More sweeps than this are never under way: each is two steps behind the one before. One more
   // is about to begin.
   const Size together = ceil_div(ceil_div(batch.rows(), batch.b), Size{2}) + 2;
   const auto blocks = static_cast<unsigned>(
       std::min({batch.count, together, static_cast<Size>(resident) * processors}));
-  chase_kernel<D, R, B>
+  chase_kernel<D, R, B, Groups>
       <<<blocks, threads, 0, lane.stream()>>>(batch, band, ld, kept, flags, kLeastSquare<R>);
   JAXMG_CUDA_CHECK(cudaGetLastError());
 }
 
+std::atomic<int> chase_groups{8};
+
 }  // namespace
+
+void set_chase_groups(int groups) {
+  chase_groups = groups;
+}
 
 template <class T>
 void Cuda::chase(Lane& lane, const SweepBatch& batch, T* band, Size ld, T* v, void* work,
@@ -152,9 +191,14 @@ void Cuda::chase(Lane& lane, const SweepBatch& batch, T* band, Size ld, T* v, vo
   JAXMG_CUDA_CHECK(cudaMemsetAsync(
       numbers, 0, static_cast<std::size_t>(batch.count + 2) * sizeof(int), lane.stream()));
   if (batch.b <= 32) {
-    launch_chase<D, R, 32>(lane, batch, on_device(band), ld, on_device(v), flags);
+    launch_chase<D, R, 32, 4>(lane, batch, on_device(band), ld, on_device(v), flags);
   } else if (batch.b <= 64) {
-    launch_chase<D, R, 64>(lane, batch, on_device(band), ld, on_device(v), flags);
+    if (kChaseIsLarge<D, 64> && chase_groups == 8) {
+      launch_chase<D, R, 64, kChaseGroups<D, 64>>(lane, batch, on_device(band), ld, on_device(v),
+                                                  flags);
+    } else {
+      launch_chase<D, R, 64, 4>(lane, batch, on_device(band), ld, on_device(v), flags);
+    }
   } else {
     throw std::invalid_argument("chase: half width " + std::to_string(batch.b));
   }

@@ -16,14 +16,16 @@
 namespace jaxmg::tile {
 
 // Thread (i, g) has row i of the blocks in the columns of group g.
-template <class D, class R, int B>
+template <class D, class R, int B, int Groups = kChaseGroups<D, B>>
 class Chase {
  public:
-  static constexpr int kParts = kChaseGroups<D, B>;
+  static constexpr int kParts = Groups;
   static constexpr int kRowThreads = B * kParts;
+  static constexpr bool kAlone = kChaseHelpers<D, B> == 0;
+  static constexpr int kThreads = kRowThreads + 32 * kChaseHelpers<D, B>;
   static constexpr int kColumns = B / kParts;
   static constexpr int kHalves = B / 32;
-  using Memory = ChaseMemory<D, B>;
+  using Memory = ChaseMemory<D, B, Groups>;
 
   __device__ Chase(Memory& memory, const SweepBatch& batch, D* band, Size ld, R smallest)
       : s_(memory),
@@ -62,6 +64,19 @@ class Chase {
         below_[c] = j == b_ - 1 ? s_.last_below[step % 2] : zero();
         diagonal_[c] = j < b_ ? s_.last_row[step % 2][j] : zero();
       }
+    }
+  }
+  // The same where nobody else has fetched anything: each warp has waited for itself.
+  __device__ void load_rest_alone(Size sweep, Size begin, int step) {
+    if (step == 0) {
+      load_diagonal(begin);
+      if (group_ == 0) {
+        const bool active = row_ < b_ && begin + row_ < n_;
+        s_.x[row_] = active ? load_shared_by_all(band_ + 1 + row_ + sweep * (stride_ + 1)) : zero();
+      }
+    } else if (row_ == b_ - 1) {
+      load_below(begin);
+      load_diagonal(begin);
     }
   }
 

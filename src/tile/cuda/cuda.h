@@ -100,6 +100,8 @@ struct Cuda {
   static void subtract_split_rows(Lane& lane, Size m, Size n, Size k, const Half* a, Size lda,
                                   const std::complex<float>* b, Size ldb, Half* parts,
                                   std::complex<float>* c, Size ldc);
+  static void multiply_split_adjoint(Lane& lane, Size m, Size n, Size k, const Half* a, Size lda,
+                                     const float* b, Size ldb, Half* parts, float* c, Size ldc);
   template <class T>
   static void row_max(Lane& lane, Size m, Size n, const T* a, Size lda, Real<T>* result);
   template <class T>

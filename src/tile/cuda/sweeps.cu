@@ -28,19 +28,28 @@ namespace {
 
 constexpr int kMostWarps = 8;
 
-// One step of a pass whose window begins with tile `First` of the registers.
+// One step of a pass whose window begins with tile `First` of the registers. `place` is where rows
+// wait for the next step.
 template <int Q, int First, class S, class Ring>
 __device__ void pass_step(const SweepColumns<S>& columns, Ring& ring, PassTurn& turn,
-                          double (&window)[2 * Q][4], int begin, int step, bool last,
-                          std::uint64_t none) {
+                          double (&window)[2 * Q][4], double2* place, int pass, int begin, int step,
+                          bool last, std::uint64_t none) {
   constexpr bool complex = SweepColumns<S>::kComplex;
   const int row = begin + 8 * Q * step;
-  if (!last) {
-    columns.template announce<8 * Q>(row + 16 * Q);
-  }
   const auto tile = [&](int r) -> double(&)[4] { return window[(First + r) % (2 * Q)]; };
-  apply_block<Q, complex, (First + Q / 2) % (2 * Q)>(window, ring.first(), none);
-  const double* const block = ring.second();
+  const double* block = ring.first(pass, step, last);
+  if (!last) {
+    // It has stored its first step + 2 blocks of rows, which begin one block further down.
+    turn.await(step + 2);
+    if constexpr (SweepColumns<S>::kFetches) {
+      columns.template fetch<Q>(row + 16 * Q, place);
+    } else {
+      columns.template announce<8 * Q>(row + 16 * Q);
+    }
+  }
+  commit_copies();
+  apply_block<Q, complex, (First + Q / 2) % (2 * Q)>(window, block, none);
+  block = ring.second(pass, step, last);
   if (step > 0) {
     turn.tell(step);  // by now the stores of the last step have arrived
   }
@@ -49,9 +58,8 @@ __device__ void pass_step(const SweepColumns<S>& columns, Ring& ring, PassTurn& 
   if (last) {
     columns.template store<Q>(row + 8 * Q, [&](int r) -> double(&)[4] { return tile(Q + r); });
   } else {
-    // It has stored its first step + 2 blocks of rows, which begin one block further down.
-    turn.await(step + 2);
-    columns.template load<Q>(row + 16 * Q, tile);
+    ring.await_others();
+    columns.template take<Q>(row + 16 * Q, place, tile);
   }
 }
 
@@ -70,6 +78,7 @@ __global__ void __launch_bounds__(32 * kMostWarps, 1)
   const SweepColumns<S> mine(x, ldx, static_cast<int>(passes.batch.n), columns,
                              Size{warp} * SweepColumns<S>::kWidth);
   SweepRing<Q, SweepColumns<S>::kComplex, Slots> ring(passes, first, last, packed, slots);
+  double2* const place = reinterpret_cast<double2*>(slots + ring.kBytes / sizeof(double));
   double window[2 * Q][4];
   for (int pass = first; pass >= last; --pass) {
     PassTurn turn(flags, pass, top, sets, set);
@@ -78,9 +87,10 @@ __global__ void __launch_bounds__(32 * kMostWarps, 1)
     turn.await(1);
     mine.template load<2 * Q>(begin, [&](int r) -> double(&)[4] { return window[r]; });
     for (int step = 0; step < steps; ++step) {
-      pass_step<Q, 0>(mine, ring, turn, window, begin, step, step + 1 == steps, none);
+      pass_step<Q, 0>(mine, ring, turn, window, place, pass, begin, step, step + 1 == steps, none);
       if (++step < steps) {
-        pass_step<Q, Q>(mine, ring, turn, window, begin, step, step + 1 == steps, none);
+        pass_step<Q, Q>(mine, ring, turn, window, place, pass, begin, step, step + 1 == steps,
+                        none);
       }
     }
     turn.finish();
@@ -93,10 +103,17 @@ struct SweepGrid {
   Size together;
 };
 
+// Shared memory of a block: for reflectors, and for rows of X.
+template <int Q, int Slots, class D>
+std::size_t sweep_bytes(Size warps) {
+  return SweepRing<Q, SweepColumns<D>::kComplex, Slots>::kBytes +
+         static_cast<std::size_t>(SweepColumns<D>::fetch_bytes(Q, 32 * warps));
+}
+
 template <int Q, int Slots, class D>
 void launch_sweeps(CudaLane& lane, const SweepPasses& passes, const SweepGrid& grid,
                    const double* packed, Size columns, D* x, Size ldx, int* numbers, Info* info) {
-  constexpr std::size_t bytes = SweepRing<Q, SweepColumns<D>::kComplex, Slots>::kBytes;
+  const std::size_t bytes = sweep_bytes<Q, Slots, D>(grid.warps);
   const Size sets = ceil_div(columns, SweepColumns<D>::kWidth * grid.warps);
   PassFlags flags{nullptr, numbers};
   if (grid.together > 1) {
@@ -132,14 +149,14 @@ void apply_blocks(CudaLane& lane, const SweepPasses& passes, double* packed, Siz
                   Size ldx, Info* info) {
   constexpr bool complex = SweepColumns<D>::kComplex;
   constexpr Size half = kMostWarps / 2;
-  using Ring = SweepRing<Q, complex, 2>;
+  const std::size_t bytes = sweep_bytes<Q, 2, D>(half);
   const auto kernel = apply_sweeps_kernel<Q, 2, D>;
-  allow_shared_memory(kernel, Ring::kBytes);
+  allow_shared_memory(kernel, bytes);
   int processors = 0, resident = 0;
   JAXMG_CUDA_CHECK(
       cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, lane.device()));
   JAXMG_CUDA_CHECK(
-      cudaOccupancyMaxActiveBlocksPerMultiprocessor(&resident, kernel, 32 * half, Ring::kBytes));
+      cudaOccupancyMaxActiveBlocksPerMultiprocessor(&resident, kernel, 32 * half, bytes));
   const Size sets = ceil_div(columns, SweepColumns<D>::kWidth * half);
   Size together = passes.count();
   while (together > 1 && together * sets > Size{resident} * processors) {
