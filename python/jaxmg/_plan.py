@@ -209,7 +209,8 @@ def plan(
             beside a factor of half its size; a fall-back needs a copy if the matrix is kept.
         backend: as in :func:`jaxmg.potrs`. The scratch that cuSOLVERMg asks for when it runs is
             not counted.
-        columns: for "qr" and "least_squares" of a matrix that is not square (up to n).
+        columns: for "qr" and "least_squares" of a matrix that is not square (up to n). What is told
+            of "least_squares" is that of a QR factorisation.
         platform: "cpu" or "gpu", if `mesh` is a number: devices that need not be here. None: those
             that are.
 

@@ -479,5 +479,38 @@ TEST(Plan, NamesAreDifferent) {
   EXPECT_EQ(name(Routine::cyclic), "cyclic");
 }
 
+TEST(Plan, LeastSquaresByAGramMatrix) {
+  PlanRequest request;
+  request.routine = Routine::gels;
+  request.n = 4000256;
+  request.columns = 512;
+  request.ranks = 2;
+  request.platform = Platform::cuda;
+  const Plan plan(request);
+  // 132 runs of 15152 rows for each of the four block columns.
+  EXPECT_EQ(plan.tile(), 128);
+  const GramCut cut = gram_cut(request, plan.tile());
+  EXPECT_EQ(cut.parts, 132);
+  EXPECT_EQ(cut.rows, 0);
+  EXPECT_EQ(plan.entry(Buffer::gram_parts).count, 133 * 512 * 128);
+  EXPECT_EQ(plan.entry(Buffer::gram_blocks).count, 128 * (512 + 384 + 256 + 128));
+  // Scratch is little beside A.
+  EXPECT_LT(plan.scratch_bytes(), plan.entry(Buffer::matrix).bytes() / 50);
+
+  request.type = DType::f32;
+  const Plan narrow(request);
+  EXPECT_EQ(tile_type(request), DType::f64);
+  EXPECT_EQ(gram_cut(request, narrow.tile()).rows, 132 * kLeastGramRows);
+  EXPECT_EQ(narrow.entry(Buffer::gram_parts).type, DType::f64);
+  EXPECT_EQ(narrow.entry(Buffer::local_rhs).type, DType::f32);
+
+  // Runs are not short, and there is at least one.
+  request.n = 100;
+  EXPECT_EQ(gram_cut(request, 32).parts, 1);
+  request.n = 5 * kLeastGramRows;
+  request.ranks = 1;
+  EXPECT_EQ(gram_cut(request, 512).parts, 5);
+}
+
 }  // namespace
 }  // namespace jaxmg
