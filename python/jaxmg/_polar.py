@@ -93,13 +93,13 @@ def polar(
 
     U has orthonormal columns (rows, if A has more columns than rows) and is the matrix of that
     kind next to A; H is Hermitian positive semidefinite. By the QDWH iteration, every step by a
-    Cholesky factorisation (Nakatsukasa and Higham, SIAM J. Sci. Comput. 35, 2013), until all
-    singular values are near 1, and two steps by a series then: one step of 4 n^3 operations for a
-    well-conditioned A, one more for each factor of 20 to 60 in the condition number (60 for large
-    n), each search for the least singular value (one, for condition numbers above some 1e6 up to
-    three) 1 to 2 n^3, the end 7 to 10 n^3 and H 2 n^3; a QR factorisation first if A is not square.
+    Cholesky factorisation (Nakatsukasa and Higham, SIAM J. Sci. Comput. 35, 2013), until singular
+    values are near 1, and one or two steps by a series then: for a well-conditioned A one or two of
+    4 n^3 operations, and one more for each factor of 20 to 60 in the condition number (60 for large
+    n); the search for the least singular value (once, for condition numbers above some 1e6 up to
+    three times) n^3, the end 3 to 9 n^3 and H 2 n^3; a QR factorisation first if A is not square.
     Backward stable, also for rank deficient A, where U is one of many that are possible. Memory for
-    some ten matrices (n, n), spread over the devices.
+    some twelve matrices (n, n), spread over the devices.
 
     Args:
         a: the matrix, any shape (m, n), of any sharding; float32, float64, complex64 or complex128

@@ -14,9 +14,9 @@ from jax import Array, lax
 from . import _ring
 from ._dot import dot
 from ._layout import Layout, Resolved, resolve_plan
+from ._polar_plan import WIDE_MARGIN
 
 POWER_STEPS = 12
-WIDE_MARGIN = 1.6  # what an estimate is taken times where it is to be a bound
 
 
 @dataclasses.dataclass(frozen=True)

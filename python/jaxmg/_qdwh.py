@@ -8,18 +8,18 @@ for singular values in [l, 1] and follow from l alone. With Z = I + c X^H X, by 
     X <- (b / c) X + (a - b / c) X Z^-1.
 
 Rounding in Z shows in A = U H as an error of about sqrt(c) eps norm2(A). Where a small l asks for a
-large c, the weights are those for c = 100; if that saves a step, those for some c up to 1000, but
-never for c > n > 100. Such a step makes small singular values 19 to 62 times larger. (The
-literature takes steps with large c by a QR factorisation of [sqrt(c) X; I]. That is stable only if
-large rows are eliminated first, so that rows would have to move between devices; and each such
-step costs as much as two of these.)
+large c, the weights are those for some c between 100 and 1000, never for c > n > 100: the smallest
+with which the whole takes least time. Such a step makes small singular values 19 to 62 times
+larger. (The literature takes steps with large c by a QR factorisation of [sqrt(c) X; I]. That is
+stable only if large rows are eliminated first, so that rows would have to move between devices;
+and each such step costs as much as two of these.)
 
-Once all singular values are above NEAR, two steps by the series of (I - R)^(-1/2),
+From singular values above some 0.8 on, one or two steps by the series of (I - R)^(-1/2),
 
     X <- X + X (R / 2 + 3/8 R^2 + 5/16 R^3 + 35/128 R^4),    R = I - X^H X,
 
-make them 1 to rounding, the last one with as many terms as the norm of R asks for. What is
-Hermitian, X^H X and powers of R, takes half a product (_ring.hermitian_times).
+with one, two or four terms make them 1 to rounding. What is Hermitian, X^H X and powers of R, takes
+half a product (_ring.hermitian_times).
 
 The number l comes from norm((X^H X)^-1), as long as X^H X can be told from a singular matrix.
 Where it cannot, l is taken as eps, and is looked for again some steps later.
@@ -34,7 +34,6 @@ and conquer algorithms (SIAM J. Sci. Comput. 35, 2013). LAPACK has no such routi
 
 from __future__ import annotations
 
-import functools
 import math
 from typing import NamedTuple
 
@@ -43,15 +42,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from . import _calls, _qr_calls, _ring
+from . import _calls, _polar_plan, _qr_calls, _ring
 from ._dot import dot
 from ._polar_place import Place, ResolvedPolar, bound, largest
 from ._qr_layout import resolve_qr
 from .errors import NO_CONVERGENCE, NON_FINITE, OK
 
-BOUNDS_OF_C = tuple(100 * 10 ** (k / 4) for k in range(5))
-NEAR = 0.775  # two steps by series reach 1 from here
-MOST_STEPS = 40
 SEARCHES = (0, 4, 8)  # steps before which the least singular value is looked for, if it is small
 MOST_SERIES = 8
 MARGIN = 1.2  # what an estimate of norm2(A) is taken times
@@ -74,51 +70,6 @@ def _orthonormal(p: Place, s: Array, rows: int) -> tuple[Array, Array]:
     return q, triangle
 
 
-def _weights(lowest: Array) -> tuple[Array, Array, Array]:
-    """a, b and c for singular values in [lowest, 1]."""
-    l2 = lowest * lowest
-    d = jnp.cbrt(4 * (1 - l2) / (l2 * l2))
-    root = jnp.sqrt(1 + d)
-    a = root + 0.5 * jnp.sqrt(jnp.maximum(8 - 4 * d + 8 * (2 - l2) / (l2 * root), 0))
-    b = (a - 1) ** 2 / 4
-    return a, b, a + b - 1
-
-
-@functools.cache
-def _best_for(c: float) -> float:
-    """The l for which c is the best weight."""
-    low, high = 1e-4, 1.0
-    while high - low > 1e-12:
-        middle = (low + high) / 2
-        d = np.cbrt(4 * (1 - middle**2) / middle**4)
-        root = np.sqrt(1 + d)
-        a = root + 0.5 * np.sqrt(8 - 4 * d + 8 * (2 - middle**2) / (middle**2 * root))
-        low, high = (middle, high) if (a + 1) ** 2 / 4 - 1 > c else (low, middle)
-    return high
-
-
-def _halley(lowest: Array, least: Array) -> tuple[tuple[Array, Array, Array], Array]:
-    """The weights for singular values in [lowest, 1], and their lower bound after the step."""
-    weights = a, b, c = _weights(jnp.maximum(lowest, least))
-    square = lowest * lowest
-    return weights, jnp.minimum(lowest * (a + b * square) / (1 + c * square), 1)
-
-
-def _least(n: int, lowest: Array) -> Array:
-    """The l taken for all smaller ones: for the smallest c with which the fewest steps are left."""
-    allowed = [_best_for(c) for c in BOUNDS_OF_C if c <= max(n, BOUNDS_OF_C[0])]
-    least = jnp.asarray(allowed, lowest.dtype)
-
-    def advance(_: int, state: tuple[Array, Array]) -> tuple[Array, Array]:
-        lowest, steps = state
-        far = lowest < NEAR
-        return jnp.where(far, _halley(lowest, least)[1], lowest), steps + far
-
-    start = (jnp.full_like(least, 1) * lowest, jnp.zeros_like(least, dtype=jnp.int32))
-    _, steps = lax.fori_loop(0, MOST_STEPS, advance, start)
-    return least[jnp.argmin(steps)]
-
-
 def _lowest(p: Place, gram: Array) -> tuple[Array, Array]:
     """A lower bound of the singular values of X with this X^H X, and whether it can be trusted.
 
@@ -132,55 +83,52 @@ def _lowest(p: Place, gram: Array) -> tuple[Array, Array]:
 
 
 class _Far(NamedTuple):
-    """On the way to singular values of at least NEAR.
+    """On the way to singular values near 1.
 
     Attributes:
         lowest: a lower bound of those that are not taken for zero.
         least: what stands for smaller ones when weights are chosen.
         trusted: whether `lowest` was found, and not assumed.
+        left: number of steps to come.
     """
 
     x: Array
     lowest: Array
     least: Array
     trusted: Array
+    left: Array
     steps: Array
 
 
 def _approach(p: Place, x: Array) -> _Far:
-    """X, whose norm is about 1, with singular values in [lowest, 1], lowest >= NEAR."""
+    """X, whose norm is about 1, with singular values in [lowest, 1] near 1."""
 
     def unfinished(s: _Far) -> Array:
-        return (s.steps < MOST_STEPS) & (s.lowest < NEAR)
+        return (s.steps < _polar_plan.MOST_STEPS) & (s.left > 0)
 
     def step(s: _Far) -> _Far:
         gram = p.gram(s.x)
 
-        def search() -> tuple[Array, Array, Array]:
+        def search() -> tuple[Array, Array, Array, Array]:
             found, trusted = _lowest(p, gram)
             lowest = jnp.where(trusted, found, s.lowest)
-            return lowest, _least(p.r.n, lowest), trusted
+            return lowest, *_polar_plan.plan(p.r.n, p.r.dtype, lowest), trusted
 
         known = s.trusted | jnp.all(s.steps != jnp.asarray(SEARCHES, s.steps.dtype))
-        lowest, least, trusted = lax.cond(known, lambda: (s.lowest, s.least, s.trusted), search)
-        (a, b, c), raised = _halley(lowest, least)
+        lowest, least, left, trusted = lax.cond(
+            known, lambda: (s.lowest, s.least, s.left, s.trusted), search
+        )
+        (a, b, c), lowest = _polar_plan.raised(lowest, least)
         inverse, _ = _inverse(p, p.identity(gram) + c.astype(gram.dtype) * gram)
         x = (b / c).astype(x_type) * s.x + (a - b / c).astype(x_type) * p.times(s.x, inverse)
-        return _Far(x, raised, least, trusted, s.steps + 1)
+        return _Far(x, lowest, least, trusted, left - 1, s.steps + 1)
 
     x_type = x.dtype
     eps = jnp.asarray(np.finfo(p.r.dtype).eps, jnp.finfo(x_type).dtype)
-    start = _Far(x, eps, _least(p.r.n, eps), jnp.asarray(False), jnp.int32(0))
-    return lax.while_loop(unfinished, step, start)
-
-
-# (I - R)^(-1/2): coefficients of R, R^2, ...
-SERIES = (1 / 2, 3 / 8, 5 / 16, 35 / 128, 63 / 256)
-
-
-def _sufficient(dtype: str, terms: int) -> float:
-    """The norm of R up to which so many terms of the series are right to rounding."""
-    return float((np.finfo(dtype).eps / 16 / SERIES[terms]) ** (1 / (terms + 1)))
+    least, left = _polar_plan.plan(p.r.n, p.r.dtype, eps)
+    return lax.while_loop(
+        unfinished, step, _Far(x, eps, least, jnp.asarray(False), left, jnp.int32(0))
+    )
 
 
 class _Near(NamedTuple):
@@ -189,25 +137,26 @@ class _Near(NamedTuple):
     steps: Array
 
 
-def _series(p: Place, x: Array, r: Array, size: Array) -> Array:
-    """X (I - R)^(-1/2) with as many terms of the series as a norm of `size` asks for."""
+def _series(p: Place, x: Array, r: Array, terms: Array) -> Array:
+    """X (I - R)^(-1/2) by the first `terms` (1, 2 or 4) terms behind I."""
+    a = _polar_plan.SERIES
 
     def with_square() -> Array:
         square = p.gram(r)
-        start = SERIES[0] * r + SERIES[1] * square
+        start = a[0] * r + a[1] * square
+        more = lambda: start + p.hermitian(square, a[2] * r + a[3] * square)  # noqa: E731
+        return lax.cond(terms > 2, more, lambda: start)
 
-        def with_more() -> Array:
-            return start + p.hermitian(square, SERIES[2] * r + SERIES[3] * square)
-
-        return lax.cond(size > _sufficient(p.r.dtype, 2), with_more, lambda: start)
-
-    few = size <= _sufficient(p.r.dtype, 1)
-    return x + p.times(x, lax.cond(few, lambda: SERIES[0] * r, with_square))
+    return x + p.times(x, lax.cond(terms > 1, with_square, lambda: a[0] * r))
 
 
-def _arrive(p: Place, x: Array) -> _Near:
-    """X with singular values at 1, but for those that are zero; and norm2(I - X^H X) before."""
-    enough = _sufficient(p.r.dtype, 4)
+def _arrive(p: Place, x: Array, expected: Array) -> _Near:
+    """X with singular values at 1, but for those that are zero; and norm2(I - X^H X) before.
+
+    `expected`: the norm that I - X^H X has at the beginning, but for those that are zero.
+    """
+    dtype = p.r.dtype
+    enough = _polar_plan.sufficient(dtype, 4)
 
     def unfinished(s: _Near) -> Array:
         stuck = (s.steps > 1) & (s.defect > DEFICIENT)
@@ -216,7 +165,11 @@ def _arrive(p: Place, x: Array) -> _Near:
     def step(s: _Near) -> _Near:
         r = p.identity(s.x) - p.gram(s.x)
         size = bound(p, r)
-        return _Near(_series(p, s.x, r, size), size, s.steps + 1)
+        first = _polar_plan.first_terms(dtype, jnp.minimum(size, expected))
+        terms = jnp.where(s.steps == 0, first, 4)
+        for last in (4, 2, 1):
+            terms = jnp.where(size <= _polar_plan.sufficient(dtype, last), last, terms)
+        return _Near(_series(p, s.x, r, terms), size, s.steps + 1)
 
     infinite = jnp.asarray(np.inf, jnp.finfo(x.dtype).dtype)
     return lax.while_loop(unfinished, step, _Near(x, infinite, jnp.int32(0)))
@@ -235,7 +188,7 @@ def _iterate(p: Place, x: Array) -> _Near:
     far = _approach(p, x / jnp.where(alpha > 0, alpha, 1).astype(x.dtype))
     # Singular values from l to 1 differ least from 1 when their squares lie evenly around it.
     centred = far.x * jnp.sqrt(2 / (1 + jnp.square(far.lowest))).astype(x.dtype)
-    near = _arrive(p, centred)
+    near = _arrive(p, centred, _polar_plan.size_of_rest(far.lowest))
     return near._replace(steps=far.steps + near.steps)
 
 
@@ -262,7 +215,7 @@ class _Attempt(NamedTuple):
 
 def _square(p: Place, x: Array) -> tuple[Array, Array, Array]:
     """The unitary polar factor of an n x n matrix; whether it was found; steps taken."""
-    enough = _sufficient(p.r.dtype, 4)
+    enough = _polar_plan.sufficient(p.r.dtype, 4)
 
     def unfinished(s: _Attempt) -> Array:
         return (s.defect > enough) & (s.attempt < MOST_ATTEMPTS)
@@ -306,8 +259,8 @@ def polar(r: ResolvedPolar, ctx: Array, a: Array, *, want_h: bool) -> list[Array
     keep = lambda x: jnp.where(good, x, jnp.asarray(jnp.nan, x.dtype))  # noqa: E731
     results = [keep(unitary)]
     if want_h:
-        # The error of U is seen in the skew part of U^H A alone: without it singular values are right
-        # to rounding, which they would not be if one half were taken for both.
+        # The error of U shows in the skew part of U^H A. Without it singular values are right to
+        # rounding, which they would not be if one half were taken for both.
         h = p.adjoint_times(u, x)
         h = 0.5 * (h + p.adjoint(h))
         results.append(keep(h * up.astype(h.dtype)))

@@ -16,8 +16,8 @@ from .errors import InsufficientMemoryError, JaxMgWarning
 Needed = Callable[[int, int], int]
 
 # Matrices (n, n), spread over the devices, that a polar decomposition holds at once: A scaled, X,
-# its successor, the inverse on the way to it and operands of products.
-POLAR_MATRICES = 8
+# its successor, the inverse on the way to it or powers of R, and operands of products.
+POLAR_MATRICES = 10
 
 
 @functools.lru_cache(maxsize=4096)

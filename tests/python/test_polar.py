@@ -7,7 +7,7 @@ import pytest
 from jax.test_util import check_grads
 
 import jaxmg
-from jaxmg import _native, _qdwh
+from jaxmg import _native, _polar_plan
 from jaxmg._matrix_operand import prepare_matrix
 from jaxmg._polar import PolarCall, Wanted, _program, resolve_polar
 from matrices import DTYPES, eps, from_spectrum, general, orthonormal, wide
@@ -73,34 +73,50 @@ def steps(a, mesh):
     return int(out.info[4]), _native.counter("potrf") - before
 
 
+# The least singular value is looked for once, or twice or three times where it is small at first;
+# the null space of a singular matrix is filled, and the matrix is iterated with again.
 @pytest.mark.parametrize(
-    "condition, far, searches",
-    [(2, 1, 1), (20, 2, 1), (1e3, 3, 1), (1e6, 5, 1), (1e9, 7, 2), (1e14, 11, 3)],
+    "condition, most, factorisations",
+    [
+        (2, 3, 3),
+        (20, 4, 3),
+        (1e3, 5, 4),
+        (1e6, 7, 7),
+        (1e9, 9, 9),
+        (1e14, 13, 14),
+        (np.inf, 18, 18),
+    ],
 )
-def test_number_of_steps(condition, far, searches):
-    """Far from the end, and when the least singular value is looked for, by Cholesky."""
+def test_number_of_steps(condition, most, factorisations):
     n = 200
-    a = with_spectrum(np.where(np.arange(n) % 2, 1, 1 / condition))
-    total, factorisations = steps(a, line(2))
-    assert total <= far + 2
-    assert factorisations <= far + searches
+    found = steps(with_spectrum(np.where(np.arange(n) % 2, 1, 1 / condition)), line(2))
+    assert found[0] <= most
+    assert found[1] <= factorisations
 
 
-def test_number_of_steps_for_a_singular_matrix():
-    """Once for the matrix, and once more, well-conditioned, with its null space filled."""
-    total, factorisations = steps(with_spectrum(np.arange(200) % 2), line(2))
-    assert total <= 18
-    assert factorisations <= 18
+def by_series(s, terms):
+    return s * np.polyval([*_polar_plan.SERIES[:terms][::-1], 1], 1 - s**2)
 
 
-def test_weights_are_not_larger_than_a_saved_step_asks_for():
-    lowest = jnp.asarray([0.5, 1e-2, 1e-4, 1e-6, 1e-12])
-    for n, bound in ((24, 100), (200, 200), (10**4, 1000)):
-        least = [float(_qdwh._least(n, x)) for x in lowest]
-        assert min(least) >= _qdwh._best_for(bound) * (1 - 1e-9)
-        assert abs(least[0] - _qdwh._best_for(100)) < 1e-9  # one step whatever the weights
-    *_, c = _qdwh._weights(jnp.asarray(_qdwh._best_for(1000)))
-    assert abs(float(c) - 1000) < 1e-6 * 1000
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_planned_steps_make_singular_values_one(dtype):
+    """The steps as planned, by scalars."""
+    for n, bound in ((24, 100), (200, 178), (10**4, 1000)):
+        for lowest in (0.9, 0.5, 1e-2, 1e-4, 1e-6, eps(dtype)):
+            least, steps = _polar_plan.plan(n, dtype, jnp.asarray(lowest, dtype))
+            assert float(least) >= _polar_plan.best_for(bound) * (1 - 1e-2)
+            s, low = np.geomspace(lowest, 1, 999), jnp.asarray(lowest)
+            for _ in range(int(steps)):
+                (a, b, c), low = (np.asarray(x) for x in _polar_plan.raised(low, least))
+                s = s * (a + b * s**2) / (1 + c * s**2)
+            assert s.min() >= low - 1e-6
+            size = float(_polar_plan.size_of_rest(low))
+            s *= np.sqrt(2 / (1 + low**2))
+            assert np.max(abs(1 - s**2)) <= size + 1e-6
+            first = int(_polar_plan.first_terms(dtype, jnp.asarray(size)))
+            s = by_series(s, first)
+            assert np.max(abs(1 - s**2)) <= _polar_plan.sufficient(dtype, 4)
+            assert np.max(abs(1 - by_series(s, 4))) <= eps(dtype)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "complex128"])
