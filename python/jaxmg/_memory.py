@@ -58,6 +58,12 @@ def takes_chosen_tile(routine: str, backend: str) -> bool:
     )
 
 
+def has_parts(routine: str, dtype: str) -> bool:
+    """Whether a GPU's products can run by half-precision parts."""
+    first = STAGES[routine][0]
+    return first in ("potrf", "getrf") or (first == "syevd" and dtype == "float32")
+
+
 def stage_plans(
     routine: str,
     n: int,

@@ -172,7 +172,8 @@ def estimate(
         flops = 2.0 * unit * n * n * nrhs / workers / profile.of(dtype).rate
         solve = blocks * (size / workers / profile.memory + steps * each) + flops
     elif routine == "potri":
-        solve = 2.2 * factor  # 2 n^3 / 3 against n^3 / 3
+        # 2 n^3 / 3 against n^3 / 3, in the arithmetic of the element type
+        solve = 2.2 * _factor(n, dtype, ranks, tile, _key(profile), False)[0]
     return Estimate(factor, solve, gather, profile.call_seconds, waiting)
 
 

@@ -26,6 +26,7 @@ from ._layout import (
 )
 from ._memory import (
     STAGES,
+    has_parts,
     human,
     largest_n,
     routine_bytes,
@@ -263,7 +264,8 @@ def plan(
         )
 
     free, source = available(platform, ranks)
-    split = platform == "cuda" and engine_precision(name, arithmetic) == SPLIT
+    split = platform == "cuda" and has_parts(routine, name)
+    split = split and engine_precision(name, arithmetic) == SPLIT
     solve = "lu_solve" if routine == "lu_solve" else "potrs"
     limit = threshold(name, ranks, platform, SPLIT if split else NATIVE, solve)
     gathered = routine in _GATHERED and given == 0 and 0 < n <= limit and engine == "native"

@@ -68,6 +68,12 @@ def test_32_bits_are_split_on_gpus_unless_highest_is_asked_for(routine, dtype):
     assert (plan("default").seconds.total < plan("highest").seconds.total / 2) == narrow
 
 
+@pytest.mark.parametrize("routine", ["qr", "solve_triangular", "cho_update", "cyclic_1d"])
+def test_other_routines_have_no_parts(routine):
+    for dtype in ("float32", "complex64"):
+        assert jaxmg.plan(routine, 4096, dtype, mesh=2, platform="gpu").arithmetic == dtype
+
+
 def test_complex_tiles_by_parts_are_smaller_where_memory_is_short(monkeypatch):
     size = 4 * 10**9
     monkeypatch.setattr(_device_memory, "device_bytes", lambda platform: (size, "a test"))
