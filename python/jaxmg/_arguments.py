@@ -145,7 +145,7 @@ def check_backend(routine: str, backend: Any) -> str:
 
 
 def precision_of(precision: Any) -> int:
-    """0: products in the element type, 1: float32 by half-precision parts where that is faster,
+    """0: products in the element type, 1: 32-bit ones by half-precision parts where that is faster,
     2: as 1, and 64-bit solves by a 32-bit factor and refinement. The names are in _layout.
 
     None asks JAX's own setting, ``jax_default_matmul_precision``.

@@ -35,8 +35,15 @@ DTYPES = {"float32": 0, "float64": 1, "complex64": 2, "complex128": 3}
 # Values of `precision`, as the engine numbers the first two.
 NATIVE, SPLIT, MIXED = 0, 1, 2
 LOWER = {"float64": "float32", "complex128": "complex64"}
+# Element types whose products can run by half-precision parts.
+SPLIT_DTYPES = ("float32", "complex64")
 PLATFORMS = {"cpu": 0, "cuda": 1}
 BACKENDS = {"native": 0, "cusolvermg": 1}
+
+
+def engine_precision(dtype: str, precision: int) -> int:
+    """What a GPU's products in this element type are, NATIVE or SPLIT."""
+    return min(precision, SPLIT) if dtype in SPLIT_DTYPES else NATIVE
 
 
 def platform_of(mesh: AnyMesh | None) -> str:
@@ -147,7 +154,7 @@ class Resolved:
         rows: rows that each rank has room for.
         factor_rows: rows that each rank has room for in the array that holds the factor.
         aux_count: elements per rank of the operand that goes with the factor.
-        precision: 0: products in the element type; 1: float32 by half-precision parts.
+        precision: 0: products in the element type; 1: 32-bit ones by half-precision parts.
         triangle: -1: all of A is valid; 0: only the lower triangle; 1: only the upper one.
         exposed: whether the factor is handed to the user, who may move it elsewhere.
         order: RELABELLED or NATURAL.
@@ -216,16 +223,20 @@ class Resolved:
 
     @functools.cached_property
     def low(self) -> Resolved:
-        """The same factorisation in the lower precision, at its fastest."""
+        """The same factorisation in the lower precision, at its fastest.
+
+        Its tile is its own, unless the user has chosen one.
+        """
+        options: dict[str, Any] = {"triangle": self.triangle, "routine": self.routine}
+        usual = resolve_plan(self.layout, self.n, self.dtype, **options).tile
         low = resolve_plan(
             self.layout,
             self.n,
             LOWER[self.dtype],
-            tile=0 if self.gathered else self.tile,
-            triangle=self.triangle,
+            tile=0 if self.gathered or self.tile == usual else self.tile,
             exposed=self.exposed,
             precision=SPLIT,
-            routine=self.routine,
+            **options,
         )
         return low.to_gathered() if self.gathered else low
 
@@ -312,7 +323,7 @@ def chosen_tile(
     free = _device_memory.available(platform, ranks)[0]
     if free == 0:
         return tile
-    precision = min(precision, SPLIT) if dtype == "float32" else 0
+    precision = engine_precision(dtype, precision)
     while True:
         found = entries(
             "potrf", n, dtype, ranks, platform, tile=tile, precision=precision, mirror=mirror
@@ -339,9 +350,9 @@ def resolve_plan(
 ) -> Resolved:
     """Asks the engine for the tile and the sizes that belong to a layout."""
     mixed = precision == MIXED and dtype in LOWER and backend == "native"
-    precision = min(precision, SPLIT)
-    if layout.platform != "cuda" or dtype != "float32" or backend != "native":
-        precision = 0
+    precision = engine_precision(dtype, precision)
+    if layout.platform != "cuda" or backend != "native":
+        precision = NATIVE
     if tile == 0 and routine == "potrf" and backend == "native" and order == RELABELLED:
         tile = chosen_tile(n, dtype, layout.ranks, layout.platform, precision, triangle >= 0)
     found = entries(

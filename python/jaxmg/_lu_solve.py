@@ -113,7 +113,7 @@ def lu_solve(
         matrix_specs: another name of `in_specs`.
         donate: eagerly, whether `a` may be overwritten; it is deleted then. Under ``jit``, donate
             the argument of the jitted function instead.
-        precision: arithmetic of products inside a float32 factorisation on GPUs, as in
+        precision: arithmetic of products inside a 32-bit factorisation on GPUs, as in
             :func:`jaxmg.potrs`: rows and columns of A are scaled by powers of two to about 1
             before numbers are split. "mixed": a float64 or complex128 system is solved by a
             32-bit factor and refinement, see below.

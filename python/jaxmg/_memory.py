@@ -7,7 +7,16 @@ import warnings
 from typing import Any
 
 from ._device_memory import available
-from ._layout import LOWER, MIXED, NATURAL, SPLIT, Resolved, chosen_tile, entries
+from ._layout import (
+    LOWER,
+    MIXED,
+    NATURAL,
+    SPLIT,
+    Resolved,
+    chosen_tile,
+    engine_precision,
+    entries,
+)
 from ._qr_layout import QrLayout
 from .errors import InsufficientMemoryError, JaxMgWarning
 
@@ -68,7 +77,7 @@ def stage_plans(
     for stage in _ALL_STAGES[routine]:
         options: dict[str, Any] = {"nrhs": nrhs, "tile": tile, "mirror": mirror}
         options["backend"] = backend
-        options["precision"] = min(precision, SPLIT) if dtype == "float32" else 0
+        options["precision"] = engine_precision(dtype, precision)
         if stage == "syevd":
             options |= {"columns": columns, "vectors": vectors}
         if stage in _RECTANGULAR:

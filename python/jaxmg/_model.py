@@ -137,7 +137,7 @@ def estimate(
             more operations in each.
         n, dtype, ranks, tile, nrhs, columns: the problem.
         profile: the machine.
-        split: whether float32 products run on tensor cores.
+        split: whether products of 32-bit numbers run on tensor cores.
         gathered: whether every device works on all of the matrix.
     """
     size = n * n * float(_SIZES[dtype])

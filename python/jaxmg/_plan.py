@@ -14,7 +14,16 @@ from . import _native
 from ._arguments import LARGEST, SUPPORTED, check_backend, check_tile, precision_of, triangle_of
 from ._device_memory import available
 from ._gather import threshold
-from ._layout import LOWER, MIXED, NATIVE, SPLIT, AnyMesh, chosen_tile, platform_of
+from ._layout import (
+    LOWER,
+    MIXED,
+    NATIVE,
+    SPLIT,
+    AnyMesh,
+    chosen_tile,
+    engine_precision,
+    platform_of,
+)
 from ._memory import (
     STAGES,
     human,
@@ -253,7 +262,7 @@ def plan(
         )
 
     free, source = available(platform, ranks)
-    split = platform == "cuda" and name == "float32" and arithmetic != NATIVE
+    split = platform == "cuda" and engine_precision(name, arithmetic) == SPLIT
     solve = "lu_solve" if routine == "lu_solve" else "potrs"
     limit = threshold(name, ranks, platform, SPLIT if split else NATIVE, solve)
     gathered = routine in _GATHERED and given == 0 and 0 < n <= limit and engine == "native"

@@ -162,10 +162,10 @@ def potrs(
             the argument of the jitted function instead.
         lower: True or False says that only the lower or upper triangle of `a` is valid: the other
             one is not read and gets a zero gradient.
-        precision: arithmetic of products inside a float32 factorisation on GPUs. "default" and
-            "high": tensor cores, each number as two half-precision ones (some 22 bits, several
-            times faster); "highest" and "float32": native. None follows JAX's
-            ``jax_default_matmul_precision``. Other dtypes and CPUs always compute natively.
+        precision: arithmetic of products inside a float32 or complex64 factorisation on GPUs.
+            "default" and "high": tensor cores, each real number as two half-precision ones (some
+            22 bits, several times faster); "highest" and "float32": native. None follows JAX's
+            ``jax_default_matmul_precision``. 64-bit dtypes and CPUs always compute natively.
         backend: None or "native": the built-in engine, on CPUs and GPUs. "cusolvermg": NVIDIA's
             cuSOLVERMg, for comparison, on the GPUs of one process. Results and statuses are the
             same; `T_A` is the block size that the matrix is redistributed to. It needs GPUs that

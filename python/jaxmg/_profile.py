@@ -49,7 +49,8 @@ class Profile:
     Attributes:
         device: kind of its devices.
         platform: "cpu" or "cuda".
-        arithmetic: by element type; "float32 split" is float32 on tensor cores.
+        arithmetic: by element type; "float32 split" and "complex64 split" are those on tensor
+            cores.
         link: bytes per second from one device to another.
         memory: bytes per second that a device reads from its own memory.
         step_seconds: time that a step of a factorisation takes without its arithmetic.
@@ -71,7 +72,7 @@ class Profile:
     measured: bool = False
 
     def of(self, dtype: str, split: bool = False) -> Arithmetic:
-        """The arithmetic of an element type; `split`: float32 on tensor cores, where there are."""
+        """The arithmetic of an element type; `split`: on tensor cores, where there are."""
         found = self.arithmetic.get(f"{dtype} split") if split else None
         return found or self.arithmetic[dtype]
 
@@ -104,6 +105,7 @@ H200 = Profile(
         "float32 split": Arithmetic(185e12, 1500, 200, 350e-6),
         "float64": Arithmetic(56e12, 600, 100, 250e-6),
         "complex64": Arithmetic(52e12, 400, 100, 400e-6),
+        "complex64 split": Arithmetic(185e12, 1000, 100, 600e-6),
         "complex128": Arithmetic(56e12, 400, 100, 400e-6),
     },
     link=390e9,

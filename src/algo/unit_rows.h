@@ -46,8 +46,8 @@ class UnitRows {
     auto& lane = rank_.lanes.update;
     const int me = rank_.comm.rank();
     // Diagonals of R'^-1 and of R'.
-    R* const inverse = rank_.workspace.template get<R>(Buffer::panel_even);
-    R* const lower = rank_.workspace.template get<R>(Buffer::panel_odd);
+    R* const inverse = rank_.workspace.template get_as<R>(Buffer::panel_even);
+    R* const lower = rank_.workspace.template get_as<R>(Buffer::panel_odd);
     Device::template take_columns<R>(lane, 1, n_, rows, 0, n_, inverse_, 1, inverse, 1);
     Device::template take_columns<R>(lane, 1, n_, rows, 0, n_, scale_, 1, lower, 1);
     for (LocalTile t(0); *t < dist_.local_tiles(me); ++t) {

@@ -5,6 +5,7 @@
 #include <sstream>
 #include <stdexcept>
 
+#include "core/parts.h"
 #include "core/plan_entries.h"
 
 namespace jaxmg {
@@ -33,6 +34,12 @@ Size choose_lu_tile(const PlanRequest& q) {
   return q.n >= 49152 ? 1024 : q.n >= 28672 ? 512 : q.n >= 2048 ? 256 : 128;
 }
 
+// Of complex numbers in half-precision parts: their products have twice the inner dimension that
+// real ones of the same tile have, and their panels are native.
+Size choose_complex_tile(Size n) {
+  return n >= 12288 ? 512 : 256;
+}
+
 // Tile edges measured to be best; the trailing update's inner dimension is the tile.
 Size choose_tile(const PlanRequest& q) {
   const Size rows = std::max<Size>(1, ceil_div(q.n, q.ranks));
@@ -45,9 +52,12 @@ Size choose_tile(const PlanRequest& q) {
   } else {
     // Products of half-precision parts are fast enough for the chain of panels to decide up to a
     // larger n.
-    const bool fast = q.type == DType::f32 && q.precision == Precision::split && q.ranks > 1 &&
-                      factors_by_cholesky(q.routine);
+    const bool split = q.precision == Precision::split && factors_by_cholesky(q.routine);
+    const bool fast = split && q.type == DType::f32 && q.ranks > 1;
     tile = q.n >= (fast ? 49152 : 24576) ? 1024 : q.n >= 6144 ? 512 : q.n >= 2048 ? 256 : 128;
+    if (split && q.type == DType::c64) {
+      tile = std::min(choose_complex_tile(q.n), tile);
+    }
   }
   tile = std::min(tile, rows);
   if (q.routine == Routine::trsm && q.ranks == 1) {
@@ -165,8 +175,9 @@ void Plan::decide() {
     tile_ = choose_vendor_tile(q);
   }
   group_ = choose_group(q, tile_);
-  if (q.platform == Platform::cuda && q.type == DType::f32 &&
-      (factors_by_cholesky(q.routine) || factors_by_lu(q.routine) || q.routine == Routine::syevd)) {
+  const bool eigen = q.routine == Routine::syevd && q.type == DType::f32;
+  const bool factors = factors_by_cholesky(q.routine) || factors_by_lu(q.routine);
+  if (q.platform == Platform::cuda && has_parts(q.type) && (factors || eigen)) {
     precision_ = q.precision;
   }
   if (q.routine == Routine::syevd && q.backend == Backend::native) {

@@ -25,7 +25,7 @@ inline constexpr Size kUpdateColumns = 32;
 // Arithmetic of products inside a factorisation.
 enum class Precision {
   native,  // that of the element type
-  split,   // float32 as two half-precision numbers, on tensor cores
+  split,   // 32-bit numbers as two half-precision ones, on tensor cores
 };
 
 // Who does the work.

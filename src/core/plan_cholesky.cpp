@@ -1,4 +1,5 @@
 // Buffers of the Cholesky family.
+#include "core/parts.h"
 #include "core/plan_entries.h"
 
 namespace jaxmg {
@@ -25,7 +26,8 @@ void add_potrf_entries(const PlanRequest& q, const Decisions& decided, EntryList
   list.scratch(Buffer::panel_odd, t, panel);
   if (decided.precision == Precision::split) {
     const Size scales = q.ranks * rows;
-    list.scratch(Buffer::split_even, DType::f32, 2 * q.n * tile);
+    list.scratch(Buffer::split_even, DType::f32,
+                 ceil_div(cholesky_halves(t) * parts_ld(q.n) * tile, 2));
     list.scratch(Buffer::row_scale, real, scales);
     list.scratch(Buffer::inverse_scale, real, scales);
   }

@@ -1,6 +1,7 @@
 // Buffers of the LU family.
 #include <algorithm>
 
+#include "core/parts.h"
 #include "core/plan_entries.h"
 
 namespace jaxmg {
@@ -48,13 +49,14 @@ void add_getrf_entries(const PlanRequest& q, const Decisions& decided, EntryList
     list.scratch(Buffer::row_block, t, rows * tile);
   }
   if (decided.precision == Precision::split) {
-    // Four halves for each number of a panel, whose columns are rounded up to eight rows, and
-    // three of the other factor; scales of all rows and of this rank's columns.
-    list.scratch(Buffer::split_even, DType::f32, 2 * round_up(q.n, 8) * tile);
-    list.scratch(Buffer::split_odd, DType::f32, 2 * round_up(q.n, 8) * tile);
-    list.scratch(Buffer::split_block, DType::f32, ceil_div(3 * rows * tile, 2));
-    list.scratch(Buffer::row_scale, t, q.n + rows);
-    list.scratch(Buffer::inverse_scale, t, q.n + rows + 1);  // and whether they are needed
+    // Parts of panels and of the other factor; scales of all rows and of this rank's columns.
+    const Size lower = ceil_div(lower_halves(t) * parts_ld(q.n) * tile, 2);
+    list.scratch(Buffer::split_even, DType::f32, lower);
+    list.scratch(Buffer::split_odd, DType::f32, lower);
+    list.scratch(Buffer::split_block, DType::f32, ceil_div(upper_halves(t) * rows * tile, 2));
+    list.scratch(Buffer::row_scale, real_of(t), q.n + rows);
+    // And whether they are needed.
+    list.scratch(Buffer::inverse_scale, real_of(t), q.n + rows + 1);
   }
 }
 

@@ -33,16 +33,22 @@
 //                    lower triangles of count blocks c (n x n) <- c - a a^H, a being n x k
 //   splits<T>        whether products of T can run in half precision parts; only then:
 //   class Half       storage of a half-precision number
-//   split(lane, m, n, src, lds, dst, ldd)                 dst (m x 4 n) <- the parts of src
-//   subtract_split_product(lane, m, n, k, a, b, ld, stride_a, stride_b, c, ldc, stride_c, count)
-//                    c <- c - A B^T, a and b pointing to rows of one split panel of k columns; for
-//                    `count` blocks at the given distances
+//   split(lane, m, n, src, lds, dst, ldd)
+//                    dst <- the parts of src (m x n), ldd numbers to a column: room for
+//                    cholesky_halves(type) ldd n halves, see core/parts.h
+//   subtract_split_product(lane, m, n, k, parts, ld, row, row_stride, col, col_stride, c, ldc,
+//                          c_stride, count)
+//                    c <- c - P[row : row + m, :] P[col : col + n, :]^H, P being a split panel of k
+//                    columns; for `count` blocks at the given distances
+//   split_left(lane, m, n, src, lds, dst, ldd)
+//                    the same for the first factor of subtract_split_rows, lower_halves(type) each
 //   subtract_split_rows(lane, m, n, k, a, lda, b, ldb, parts, c, ldc)
-//                    c <- c - A b, a being a split panel of m rows, lda apart, and k columns whose
-//                    elements are at most 1, and b a k x n matrix; parts: room for 3 k n halves
+//                    c <- c - A b, a being what split_left made of m rows and k columns whose real
+//                    and imaginary parts are at most about 1, and b a k x n matrix; parts: room for
+//                    upper_halves(type) k n halves
 //   multiply_split_adjoint(lane, m, n, k, a, lda, b, ldb, parts, c, ldc)
-//                    c (k x n) <- A^T b, a being a split panel of m rows, lda apart, and k columns, b
-//                    m x n, elements of both at most 1; parts: room for 2 lda n halves
+//                    float32 only: c (k x n) <- A^T b, a being what split_left made of m rows and k
+//                    columns, b m x n, elements of both at most 1; parts: room for 2 lda n halves
 //   partitions       whether products of the update lane can be kept from taking all of the device
 //                    while a panel is made, which else waits for them at each of its steps; only then:
 //   share_with_panels(lanes, share)          from now on panels take a few multiprocessors only

@@ -1,8 +1,9 @@
-// A float32 panel of LU whose product with other columns runs on tensor cores, each number as the
-// sum of two half-precision ones; see cuda/split_lu.cu. It is made and sent like a native panel;
-// each rank splits what it has received.
+// A float32 or complex64 panel of LU whose product with other columns runs on tensor cores, each
+// number as the sum of two half-precision ones; see cuda/split_lu.cu. It is made and sent like a
+// native panel; each rank splits what it has received.
 #pragma once
 
+#include "core/parts.h"
 #include "tile/lu_panel.h"
 
 namespace jaxmg {
@@ -15,7 +16,7 @@ class SplitLuPanel : public LuPanel<Device, T> {
   using Half = typename Device::Half;
   static constexpr bool by_parts = true;
 
-  // parts: room for those of L21; top_parts: for those of U12, 3 x tile x L.
+  // parts: room for those of L21; top_parts: for those of U12, for tile x L numbers.
   SplitLuPanel(Base native, Half* parts, Half* top_parts)
       : Base(std::move(native)), parts_(parts), top_parts_(top_parts) {}
 
@@ -28,20 +29,17 @@ class SplitLuPanel : public LuPanel<Device, T> {
                         halves(Buffer::split_block));
   }
 
-  // The products want columns of the parts to begin at multiples of 16 bytes.
-  static Size leading_dimension(Size rows) { return round_up(rows, 8); }
-
   void prepare(Lane& lane) {
     Base::prepare(lane);
-    Device::split(lane, this->below(), this->width(), this->view() + this->width(), this->rows(),
-                  parts_, leading_dimension(this->below()));
+    Device::split_left(lane, this->below(), this->width(), this->view() + this->width(),
+                       this->rows(), parts_, parts_ld(this->below()));
   }
 
   void apply(Lane& lane, LocalIndex begin, Size columns, T* a, Size lda) const {
     this->solve_top(lane, begin, columns, a, lda);
-    Device::subtract_split_rows(lane, this->below(), columns, this->width(), parts_,
-                                leading_dimension(this->below()), a, lda,
-                                top_parts_ + 3 * this->tile() * *begin, a + this->width(), lda);
+    Device::subtract_split_rows(
+        lane, this->below(), columns, this->width(), parts_, parts_ld(this->below()), a, lda,
+        top_parts_ + upper_halves(dtype_of<T>) * this->tile() * *begin, a + this->width(), lda);
   }
 
  private:

@@ -1,8 +1,10 @@
-// A float32 panel whose products run on tensor cores, each number as the sum of two half-precision
-// ones. It is made, sent and kept like a native panel; each rank splits what it has received, when
-// all its work with the panel before is over: even and odd ones share the room for the parts.
+// A float32 or complex64 panel whose products run on tensor cores, each number as the sum of two
+// half-precision ones. It is made, sent and kept like a native panel; each rank splits what it has
+// received, when all its work with the panel before is over: even and odd ones share the room for
+// the parts.
 #pragma once
 
+#include "core/parts.h"
 #include "tile/panel.h"
 
 namespace jaxmg {
@@ -23,7 +25,7 @@ class SplitPanel : public Panel<Device, T> {
 
   void prepare(Lane& lane) {
     Device::split(lane, this->rows(), this->width(), this->view(), this->ld(), split_,
-                  this->rows());
+                  parts_ld(this->rows()));
   }
 
   void update(Lane& lane, Size row, Size m, Size col, Size n, T* c, Size ldc) const {
@@ -37,8 +39,8 @@ class SplitPanel : public Panel<Device, T> {
 
   void update_strided(Lane& lane, Size row, Size row_stride, Size m, Size col, Size col_stride,
                       Size n, T* c, Size ldc, Size c_stride, Size count) const {
-    Device::subtract_split_product(lane, m, n, this->width(), split_ + row, split_ + col,
-                                   this->rows(), row_stride, col_stride, c, ldc, c_stride, count);
+    Device::subtract_split_product(lane, m, n, this->width(), split_, parts_ld(this->rows()), row,
+                                   row_stride, col, col_stride, c, ldc, c_stride, count);
   }
 
  private:

@@ -128,6 +128,8 @@ TEST(DeferredCholeskyTest, EliminatesRightHandSidesWithNumbersInParts) {
     expect_ordered_with_rhs<float>(
         {.ranks = ranks, .n = 35, .tile = 4, .group = 3, .precision = Precision::split}, 3);
   }
+  expect_ordered_with_rhs<std::complex<float>>(
+      {.ranks = 3, .n = 31, .tile = 4, .group = 2, .precision = Precision::split}, 2);
 }
 
 TEST(DeferredCholeskyTest, GroupsOfTileColumns) {
@@ -142,6 +144,10 @@ TEST(DeferredCholeskyTest, NumbersInParts) {
       expect_ordered<float>(
           {.ranks = ranks, .n = 35, .tile = 4, .group = group, .precision = Precision::split}, 4);
     }
+  }
+  for (const int ranks : {1, 3}) {
+    expect_ordered<std::complex<float>>(
+        {.ranks = ranks, .n = 31, .tile = 4, .group = 2, .precision = Precision::split}, 3);
   }
 }
 

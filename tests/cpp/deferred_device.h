@@ -1,7 +1,7 @@
 // A device whose operations are those of tile::Cpu, done when a lane's turn comes
 // (deferred_lane.h). Where GPUs go other ways than the CPU it goes theirs, with the CPU's numbers:
 // ranks do not read each other's memory, triangles have inverses that stand for them, panels travel
-// with theirs, float32 panels are split in parts, and products leave room for panels.
+// with theirs, 32-bit panels are split in parts, and products leave room for panels.
 #pragma once
 
 #include <algorithm>
@@ -14,6 +14,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "core/parts.h"
 #include "deferred_lane.h"
 #include "gram_verdict.h"
 #include "tile/cpu/cpu.h"
@@ -62,7 +63,7 @@ struct Deferred {
   template <class T>
   static constexpr Size mirrored_rows = 1;
   template <class T>
-  static constexpr bool splits = std::is_same_v<T, float>;
+  static constexpr bool splits = has_parts(dtype_of<T>);
   struct Half {
     std::uint16_t bits;
   };
@@ -182,12 +183,17 @@ struct Deferred {
   }
 
   // A number of the panel is two of the four parts.
-  static void split(Lane& lane, Size m, Size n, const float* src, Size lds, Half* dst, Size ldd);
-  static void subtract_split_product(Lane& lane, Size m, Size n, Size k, const Half* a,
-                                     const Half* b, Size ld, Size stride_a, Size stride_b, float* c,
+  template <class T>
+  static void split(Lane& lane, Size m, Size n, const T* src, Size lds, Half* dst, Size ldd);
+  template <class T>
+  static void subtract_split_product(Lane& lane, Size m, Size n, Size k, const Half* parts, Size ld,
+                                     Size row, Size row_stride, Size col, Size col_stride, T* c,
                                      Size ldc, Size stride_c, Size count);
+  template <class T>
+  static void split_left(Lane& lane, Size m, Size n, const T* src, Size lds, Half* dst, Size ldd);
+  template <class T>
   static void subtract_split_rows(Lane& lane, Size m, Size n, Size k, const Half* a, Size lda,
-                                  const float* b, Size ldb, Half* parts, float* c, Size ldc);
+                                  const T* b, Size ldb, Half* parts, T* c, Size ldc);
   static void multiply_split_adjoint(Lane& lane, Size m, Size n, Size k, const Half* a, Size lda,
                                      const float* b, Size ldb, Half* parts, float* c, Size ldc);
 

@@ -120,6 +120,10 @@ TEST(DeferredLuTest, PanelsInParts) {
           {.ranks = ranks, .n = 31, .tile = 4, .precision = Precision::split, .scale = scale}, 3);
     }
   }
+  for (const int ranks : {1, 3}) {
+    expect_ordered<std::complex<float>>(
+        {.ranks = ranks, .n = 29, .tile = 4, .precision = Precision::split, .scale = 1024}, 3);
+  }
 }
 
 TEST(DeferredLuTest, EliminatesRightHandSides) {

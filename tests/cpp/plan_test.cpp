@@ -61,23 +61,41 @@ TEST(Plan, PartsOfLuPanelsOnlyWhereProductsAreSplit) {
     for (const DType type : kTypes) {
       q.type = type;
       const Plan plan(q);
-      const bool split = platform == Platform::cuda && type == DType::f32;
+      const bool split = platform == Platform::cuda && (type == DType::f32 || type == DType::c64);
       EXPECT_EQ(plan.precision(), split ? Precision::split : Precision::native);
       // Four halves for a number of L, whose columns have a multiple of eight rows, three for one
-      // of U.
+      // of U; twelve and six for complex ones.
       const Size tile = plan.tile();
-      EXPECT_EQ(plan.entry(Buffer::split_even).bytes(), split ? 4 * 2 * 1008 * tile : 0);
-      EXPECT_EQ(plan.entry(Buffer::split_odd).bytes(), split ? 4 * 2 * 1008 * tile : 0);
-      EXPECT_EQ(plan.entry(Buffer::split_block).bytes(), split ? 3 * 2 * 501 * tile : 0);
-      EXPECT_EQ(plan.entry(Buffer::row_scale).count, split ? 1001 + 501 : 0);
-      EXPECT_EQ(plan.entry(Buffer::inverse_scale).count, split ? 1001 + 501 + 1 : 0);
+      const Size lower = !split ? 0 : type == DType::c64 ? 12 : 4;
+      const Size upper = !split ? 0 : type == DType::c64 ? 6 : 3;
+      EXPECT_EQ(plan.entry(Buffer::split_even).bytes(), lower * 2 * 1008 * tile);
+      EXPECT_EQ(plan.entry(Buffer::split_odd).bytes(), lower * 2 * 1008 * tile);
+      EXPECT_EQ(plan.entry(Buffer::split_block).bytes(), upper * 2 * 501 * tile);
+      EXPECT_EQ(plan.entry(Buffer::row_scale).bytes(), split ? 4 * (1001 + 501) : 0);
+      EXPECT_EQ(plan.entry(Buffer::inverse_scale).bytes(), split ? 4 * (1001 + 501 + 1) : 0);
     }
   }
-  q.type = DType::f32;
   q.platform = Platform::cuda;
-  const Size tile = Plan(q).tile();
-  q.precision = Precision::native;
-  EXPECT_EQ(Plan(q).tile(), tile);  // solutions do not know how the factor was made
+  for (const DType type : {DType::f32, DType::c64}) {
+    q.type = type;
+    q.precision = Precision::split;
+    const Size tile = Plan(q).tile();
+    q.precision = Precision::native;
+    EXPECT_EQ(Plan(q).tile(), tile);  // solutions do not know how the factor was made
+  }
+}
+
+TEST(Plan, PartsOfCholeskyPanels) {
+  for (const DType type : kTypes) {
+    PlanRequest q{.routine = Routine::potrf, .type = type, .n = 1001, .ranks = 2};
+    q.precision = Precision::split;
+    q.platform = Platform::cuda;
+    const Plan plan(q);
+    const Size halves = type == DType::f32 ? 4 : type == DType::c64 ? 18 : 0;
+    EXPECT_EQ(plan.precision(), halves > 0 ? Precision::split : Precision::native);
+    EXPECT_EQ(plan.entry(Buffer::split_even).bytes(), halves * 2 * 1008 * plan.tile());
+    EXPECT_EQ(plan.entry(Buffer::row_scale).bytes(), halves > 0 ? 4 * 1002 : 0);
+  }
 }
 
 TEST(Plan, MatrixBytesBeyond32Bits) {
@@ -183,6 +201,21 @@ TEST(Plan, TilesOfProductsByPartsAreNarrowerOnSeveralGpus) {
   EXPECT_EQ(tile(32768, 2, Precision::native), 1024);
   EXPECT_EQ(tile(32768, 1, Precision::split), 1024);
   EXPECT_EQ(tile(65536, 2, Precision::split), 1024);
+}
+
+// Their inner dimension is twice that of real ones.
+TEST(Plan, TilesOfComplexProductsByParts) {
+  const auto tile = [](Size n, Precision precision) {
+    PlanRequest q{.routine = Routine::potrf, .type = DType::c64, .n = n, .ranks = 2};
+    q.platform = Platform::cuda;
+    q.precision = precision;
+    return Plan(q).tile();
+  };
+  EXPECT_EQ(tile(65536, Precision::native), 1024);
+  EXPECT_EQ(tile(65536, Precision::split), 512);
+  EXPECT_EQ(tile(8192, Precision::native), 512);
+  EXPECT_EQ(tile(8192, Precision::split), 256);
+  EXPECT_EQ(tile(1000, Precision::split), tile(1000, Precision::native));
 }
 
 TEST(Plan, RightHandSidesThatAreEliminatedWithTheMatrix) {

@@ -100,6 +100,82 @@ void check_posv(Group& group, int devices, int ranks, Size n, Size tile, Size nr
   });
 }
 
+// Products by parts: as accurate as native ones but for a small factor, whatever the sizes of rows
+// are, and on a matrix with small eigenvalues.
+template <class T>
+void check_parts(Group& group, int devices, int ranks, Size n, Size tile, int kind) {
+  auto whole = random_hpd<T>(n, 41);
+  if (kind == 3) {  // of rank n / 2, and a little
+    const auto x = random_matrix<T>(n, n / 2, 45);
+    for (Size i = 0; i < n; ++i) {
+      for (Size j = 0; j <= i; ++j) {
+        T sum = T(i == j ? Real<T>(0.01) : Real<T>(0));
+        for (Size k = 0; k < n / 2; ++k) {
+          sum += x(i, k) * conjugate(x(j, k));
+        }
+        whole(i, j) = sum;
+        whole(j, i) = conjugate(sum);
+      }
+      whole(i, i) = T(std::real(whole(i, i)));
+    }
+  }
+  for (Size i = 0; i < n && kind < 3; ++i) {
+    for (Size j = 0; j < n; ++j) {
+      const auto exponent = [&](Size k) {
+        return kind == 1   ? -30.0 * static_cast<double>(k) / static_cast<double>(n)
+               : kind == 2 ? static_cast<double>(k * 7 % 41) - 20
+                           : 0;
+      };
+      whole(i, j) *= static_cast<Real<T>>(std::exp2(exponent(i) + exponent(j)));
+    }
+  }
+  const auto b = random_matrix<T>(n, 2, 42);
+  const std::string name = type_name<T>() + " n " + std::to_string(n) + " ranks " +
+                           std::to_string(ranks) + " tile " + std::to_string(tile) + " kind " +
+                           std::to_string(kind);
+  run_gpu_ranks(ranks, devices, true, [&](GpuRank& gpu) {
+    double residuals[2] = {};
+    for (const Precision precision : {Precision::native, Precision::split}) {
+      RankRun<T> run(gpu, n, tile, Triangle::whole, 0, precision);
+      const Plan plan(run.request(Routine::potrf));
+      DeviceArray<T> a(shard_of(whole, plan.distribution(), gpu.comm.rank()));
+      const Size aux = aux_count(n, ranks, plan.tile()) / 2;
+      DeviceArray<T> saved(aux), inverse(aux), x(b.data);
+      DeviceArray<Info> info(1);
+      run.call(run.request(Routine::potrf), [&](Rank<Cuda>& rank) {
+        cholesky_factor<Cuda, T>(rank, Triangle::whole, a.get(), saved.get(), inverse.get(),
+                                 info.get());
+      });
+      group.expect(info.download()[0].kind == 0, name + " factored");
+      PlanRequest q = run.request(Routine::potrs);
+      q.nrhs = 2;
+      run.call(q, [&](Rank<Cuda>& rank) {
+        cholesky_solve<Cuda, T>(rank, a.get(), inverse.get(), info.get(), x.get(), x.get());
+      });
+      Matrix<T> solution(n, 2);
+      solution.data = x.download();
+      residuals[precision == Precision::split] = solve_residual(whole, b, solution);
+    }
+    if (gpu.comm.rank() == 0) {
+      std::printf("  parts %s: residual %.3g, native %.3g\n", name.c_str(), residuals[1],
+                  residuals[0]);
+    }
+    group.expect_small(residuals[1], 25, name + " residual");
+    group.expect_small(residuals[1], 8 * residuals[0] + 1e-4, name + " beside native");
+  });
+}
+
+template <class T>
+void check_all_parts(int devices) {
+  Group group("algorithms: Cholesky by half-precision parts " + type_name<T>());
+  for (const int kind : {0, 1, 2, 3}) {
+    for (const int ranks : {1, 3}) {
+      check_parts<T>(group, devices, ranks, 301, 37, kind);
+    }
+    check_parts<T>(group, devices, std::min(2, devices), 1001, 256, kind);
+  }
+}
+
 // An indefinite matrix: NaN solutions and the index of the failing minor on every rank.
 template <class T>
 void check_failing_minor(Group& group, int devices, int ranks) {
@@ -261,10 +337,11 @@ void time_type(int devices, Size n, const Choice& choice, Precision precision = 
       std::printf(
           "%s n %lld devices %d tile %lld group %lld parts %lld room %d, %.2f us: factor %.5f s "
           "(%.1f TF/s), solve %.5f s, in one %.5f s (saves %.5f s), kind %d\n",
-          type_name<T>().c_str(), static_cast<long long>(n), devices,
-          static_cast<long long>(plan.tile()), static_cast<long long>(plan.group()),
-          static_cast<long long>(plan.panel_parts()), lanes.reserve(), lanes.short_update() * 1e6,
-          factor, plan.flops() / factor / 1e12, solve, together, factor + solve - together, kind);
+          (type_name<T>() + (precision == Precision::split ? " by parts" : "")).c_str(),
+          static_cast<long long>(n), devices, static_cast<long long>(plan.tile()),
+          static_cast<long long>(plan.group()), static_cast<long long>(plan.panel_parts()),
+          lanes.reserve(), lanes.short_update() * 1e6, factor, plan.flops() / factor / 1e12, solve,
+          together, factor + solve - together, kind);
       std::fflush(stdout);
     }
   });
@@ -277,6 +354,12 @@ void check_cholesky(int devices) {
   check_type<double>(devices);
   check_type<std::complex<float>>(devices);
   check_type<std::complex<double>>(devices);
+  check_cholesky_parts(devices);
+}
+
+void check_cholesky_parts(int devices) {
+  check_all_parts<float>(devices);
+  check_all_parts<std::complex<float>>(devices);
 }
 
 void time_cholesky(int devices, Size n, const std::string& what, Size tile, Size group) {
@@ -293,6 +376,8 @@ void time_cholesky(int devices, Size n, const std::string& what, Size tile, Size
   const std::string& type = fields[0];
   if (type == "split") {
     time_type<float>(devices, n, choice, Precision::split);
+  } else if (type == "splitc64") {
+    time_type<std::complex<float>>(devices, n, choice, Precision::split);
   } else if (type == "f32") {
     time_type<float>(devices, n, choice);
   } else if (type == "c64") {

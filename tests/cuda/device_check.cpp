@@ -6,7 +6,7 @@
 //                                        devices; TYPE:P:R:B for panels in P parts (0: as planned)
 //                                        that have R multiprocessors for themselves beside updates
 //                                        of less than B us a column of the panel; TYPE split for
-//                                        f32 by parts of numbers
+//                                        f32 by parts of numbers, splitc64 for c64
 //   device_check --qr M N [TYPE [TILE [DEVICES]]]
 //                                        seconds of a QR factorisation, on 1 .. all devices
 //   device_check --qr                    the groups of QR alone
@@ -14,7 +14,8 @@
 //   device_check --time-lu N [TYPE [TILE [DEVICES]]]
 //                                        the same for LU; f32 by half-precision parts, unless
 //                                        TYPE is f32-native; f32:R keeps R multiprocessors for
-//                                        panels
+//                                        panels; splitc64 is c64 by parts
+//   device_check --parts                 the groups of half-precision parts alone
 //   device_check --lu                    the groups of LU alone
 //   device_check --lu-panel [M NB [TYPE]]
 //                                        microseconds a column of its panels; without sizes, the
@@ -108,6 +109,12 @@ int main(int argc, char** argv) {
     }
     if (argc > 1 && std::strcmp(argv[1], "--qr") == 0) {
       test::check_qr(devices);
+      return test::Group::total_failures() == 0 ? 0 : 1;
+    }
+    if (argc > 1 && std::strcmp(argv[1], "--parts") == 0) {
+      test::check_panel_operations();
+      test::check_cholesky_parts(devices);
+      test::check_lu_parts(devices);
       return test::Group::total_failures() == 0 ? 0 : 1;
     }
     if (argc > 1 && std::strcmp(argv[1], "--inverse") == 0) {

@@ -222,7 +222,7 @@ void check_type(int devices) {
         check_update<T>(group, devices, ranks, 301, 100, order);
       }
     }
-    if constexpr (std::is_same_v<T, float>) {
+    if constexpr (Cuda::splits<T>) {
       check_update<T>(group, devices, 2, 512, 128, Order::natural, Precision::split);
     }
     check_lost<T>(group, devices, 1, 50, 20);

@@ -233,24 +233,25 @@ void check_type(int devices) {
   }
 }
 
-// float32 by parts: as accurate as native products but for a small factor, whatever the sizes of
+// By parts: as accurate as native products but for a small factor, whatever the sizes of
 // rows and columns are.
+template <class T>
 void check_split(Group& group, int devices, int ranks, Size n, Size tile, int kind) {
-  using T = float;
   auto whole = random_matrix<T>(n, n, 51);
   for (Size i = 0; i < n; ++i) {
     for (Size j = 0; j < n; ++j) {
       const double rows = kind == 1 || kind == 3 ? std::exp2(static_cast<double>(i % 41 - 20)) : 1;
       const double columns = kind >= 2 ? std::exp2(static_cast<double>(j % 37 - 18)) : 1;
-      whole(i, j) = static_cast<T>(rows * columns * static_cast<double>(whole(i, j)));
+      whole(i, j) *= static_cast<Real<T>>(rows * columns);
       if (kind == 4) {  // growth by 2 with each step, as far as it goes
-        whole(i, j) = i == j || j == n - 1 ? 1.0F : i > j && j < 20 ? -1.0F : 0.0F;
+        whole(i, j) = i == j || j == n - 1 ? T(1) : i > j && j < 20 ? T(-1) : T(0);
       }
     }
   }
   const auto b = random_matrix<T>(n, 2, 52);
-  const std::string name = "n " + std::to_string(n) + " ranks " + std::to_string(ranks) + " tile " +
-                           std::to_string(tile) + " kind " + std::to_string(kind);
+  const std::string name = type_name<T>() + " n " + std::to_string(n) + " ranks " +
+                           std::to_string(ranks) + " tile " + std::to_string(tile) + " kind " +
+                           std::to_string(kind);
   run_gpu_ranks(ranks, devices, true, [&](GpuRank& gpu) {
     double residuals[2] = {};
     for (const Precision precision : {Precision::native, Precision::split}) {
@@ -263,12 +264,26 @@ void check_split(Group& group, int devices, int ranks, Size n, Size tile, int ki
       residuals[precision == Precision::split] = solve_residual(whole, b, x);
     }
     if (gpu.comm.rank() == 0) {
-      std::printf("  split %s: residual %.3g, native %.3g\n", name.c_str(), residuals[1],
+      std::printf("  parts %s: residual %.3g, native %.3g\n", name.c_str(), residuals[1],
                   residuals[0]);
     }
     group.expect_small(residuals[1], 25, name + " residual");
     group.expect_small(residuals[1], 8 * residuals[0] + 1e-3, name + " beside native");
   });
+}
+
+template <class T>
+void check_all_split(int devices) {
+  Group group("algorithms: LU by half-precision parts " + type_name<T>());
+  for (const int ranks : {1, 2, 3}) {
+    for (const int kind : {0, 1, 2, 3, 4}) {
+      check_split<T>(group, devices, ranks, 700, 128, kind);
+      check_split<T>(group, devices, ranks, 301, 37, kind);
+    }
+  }
+  const Size n = is_complex_v<T> ? 1500 : 3000;
+  check_split<T>(group, devices, 1, n, 256, 0);
+  check_split<T>(group, devices, std::min(2, devices), n + 1, 256, 3);
 }
 
 template <class T>
@@ -334,15 +349,12 @@ void check_lu(int devices) {
   check_type<double>(devices);
   check_type<std::complex<float>>(devices);
   check_type<std::complex<double>>(devices);
-  Group group("algorithms: LU f32 by half-precision parts");
-  for (const int ranks : {1, 2, 3}) {
-    for (const int kind : {0, 1, 2, 3, 4}) {
-      check_split(group, devices, ranks, 700, 128, kind);
-      check_split(group, devices, ranks, 301, 37, kind);
-    }
-  }
-  check_split(group, devices, 1, 3000, 256, 0);
-  check_split(group, devices, std::min(2, devices), 3001, 256, 3);
+  check_lu_parts(devices);
+}
+
+void check_lu_parts(int devices) {
+  check_all_split<float>(devices);
+  check_all_split<std::complex<float>>(devices);
 }
 
 void time_lu(int devices, Size n, const std::string& type, Size tile) {
@@ -353,6 +365,8 @@ void time_lu(int devices, Size n, const std::string& type, Size tile) {
     time_type<float>(devices, n, tile, Precision::split, reserve);
   } else if (name == "f32-native") {
     time_type<float>(devices, n, tile, Precision::native, reserve);
+  } else if (name == "splitc64") {
+    time_type<std::complex<float>>(devices, n, tile, Precision::split, reserve);
   } else if (name == "c64") {
     time_type<std::complex<float>>(devices, n, tile, Precision::native, reserve);
   } else if (name == "c128") {

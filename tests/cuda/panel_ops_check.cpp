@@ -254,35 +254,78 @@ void check_scales(CudaLane& lane) {
   group.expect(distance(da.back(), a) == 0, "rows alone");
 }
 
-// Products of half-precision parts, against the exact ones: nearly those of float32.
+// Products of half-precision parts, against the exact ones: nearly those of 32-bit numbers.
+template <class T>
 void check_split_products(CudaLane& lane) {
-  Group group("tiles: split products");
+  using Wide = std::conditional_t<is_complex_v<T>, std::complex<double>, double>;
+  Group group("tiles: products by parts " + type_name<T>());
   const Size rows = 300, k = 128, m = 65, n = 40, count = 2;
-  const auto p = HostMatrix<float>::random(rows, k, 56, 0);
-  const OnDevice<float> dp(p);
-  DeviceArray<Cuda::Half> parts(4 * rows * k);
-  Cuda::split(lane, rows, k, dp.get(), dp.ld(), parts.get(), rows);
+  const auto p = HostMatrix<T>::random(rows, k, 56, 0);
+  const OnDevice<T> dp(p);
+  DeviceArray<Cuda::Half> parts(cholesky_halves(dtype_of<T>) * parts_ld(rows) * k);
+  Cuda::split(lane, rows, k, dp.get(), dp.ld(), parts.get(), parts_ld(rows));
   for (const Size products : {Size{1}, count}) {
-    const auto c = HostMatrix<float>::random(m, 90, 57);
-    OnDevice<float> dc(c);
-    Cuda::subtract_split_product(lane, m, n, k, parts.get() + 10, parts.get() + 100, rows, 80, 50,
+    const auto c = HostMatrix<T>::random(m, 90, 57);
+    OnDevice<T> dc(c);
+    Cuda::subtract_split_product(lane, m, n, k, parts.get(), parts_ld(rows), 10, 80, 100, 50,
                                  dc.get(), dc.ld(), 45 * dc.ld(), products);
     const auto out = dc.back();
     double worst = 0;
     for (Size which = 0; which < products; ++which) {
       for (Size j = 0; j < n; ++j) {
         for (Size i = 0; i < m; ++i) {
-          double wanted = c(i, 45 * which + j);
+          Wide wanted(c(i, 45 * which + j));
           for (Size l = 0; l < k; ++l) {
-            wanted -= static_cast<double>(p(10 + 80 * which + i, l)) *
-                      static_cast<double>(p(100 + 50 * which + j, l));
+            wanted -= Wide(p(10 + 80 * which + i, l)) * conjugate(Wide(p(100 + 50 * which + j, l)));
           }
-          worst = std::max(worst, std::abs(out(i, 45 * which + j) - wanted));
+          worst = std::max(worst, std::abs(Wide(out(i, 45 * which + j)) - wanted));
         }
       }
     }
     // A single half-precision product would be off by 10^-3 here.
-    group.expect_small(worst, 1e-5, std::to_string(products) + " products");
+    group.expect_small(worst, 2e-5, std::to_string(products) + " products");
+    group.expect(out.padding_untouched(), "padding");
+  }
+}
+
+// The same for those of LU: a second factor of any size, without conjugation.
+template <class T>
+void check_split_rows(CudaLane& lane) {
+  using Wide = std::conditional_t<is_complex_v<T>, std::complex<double>, double>;
+  Group group("tiles: products of LU by parts " + type_name<T>());
+  const Size m = 301, k = 128, n = 40;
+  const auto a = HostMatrix<T>::random(m, k, 56, 0);
+  const OnDevice<T> da(a);
+  DeviceArray<Cuda::Half> left(lower_halves(dtype_of<T>) * parts_ld(m) * k);
+  DeviceArray<Cuda::Half> right(upper_halves(dtype_of<T>) * k * n);
+  Cuda::split_left(lane, m, k, da.get(), da.ld(), left.get(), parts_ld(m));
+  for (const double size : {1.0, 0x1p-40, 0x1p40}) {
+    auto b = HostMatrix<T>::random(k, n, 58);
+    auto c = HostMatrix<T>::random(m, n, 57);
+    for (Size j = 0; j < n; ++j) {
+      for (Size i = 0; i < k; ++i) {
+        b(i, j) *= static_cast<Real<T>>(size);
+      }
+      for (Size i = 0; i < m; ++i) {
+        c(i, j) *= static_cast<Real<T>>(size);
+      }
+    }
+    const OnDevice<T> db(b);
+    OnDevice<T> dc(c);
+    Cuda::subtract_split_rows(lane, m, n, k, left.get(), parts_ld(m), db.get(), db.ld(),
+                              right.get(), dc.get(), dc.ld());
+    const auto out = dc.back();
+    double worst = 0;
+    for (Size j = 0; j < n; ++j) {
+      for (Size i = 0; i < m; ++i) {
+        Wide wanted(c(i, j));
+        for (Size l = 0; l < k; ++l) {
+          wanted -= Wide(a(i, l)) * Wide(b(l, j));
+        }
+        worst = std::max(worst, std::abs(Wide(out(i, j)) - wanted) / size);
+      }
+    }
+    group.expect_small(worst, 2e-5, "factor of size " + std::to_string(std::log2(size)));
     group.expect(out.padding_untouched(), "padding");
   }
 }
@@ -302,7 +345,8 @@ void check_type(tile::DeviceContext& context) {
   check_column_dots<T>(lanes.update);
   check_scales<T>(lanes.update);
   if constexpr (Cuda::splits<T>) {
-    check_split_products(lanes.update);
+    check_split_products<T>(lanes.update);
+    check_split_rows<T>(lanes.update);
   }
 }
 

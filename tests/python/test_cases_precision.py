@@ -10,9 +10,9 @@ import pytest
 import child
 import jaxmg
 from jaxmg import linalg
-from matrices import eps, general, ill_conditioned, spd
+from matrices import HARD, eps, general, ill_conditioned, spd
 from meshes import put
-from residuals import assert_solved, relative
+from residuals import assert_solved, relative, solve_residual
 
 
 def without_64_bits():
@@ -78,6 +78,20 @@ def test_gram_matrix_of_full_rank_is_positive_definite(dtype, mesh):
         solution, status = jaxmg.potrs(a, np.ones(50, dtype), mesh=mesh, return_status=True)
         assert int(status) == 0
         assert_solved(a, solution, np.ones(50, dtype))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "complex64"])
+@pytest.mark.parametrize("name", ["spd", *HARD])
+def test_default_is_nearly_as_accurate_as_highest(name, dtype, mesh):
+    """On GPUs the default takes tensor cores; on CPUs both are native."""
+    n = 384
+    a, b = (HARD | {"spd": spd})[name](n, dtype), general(n, 2, dtype)
+    for solve in (jaxmg.potrs, jaxmg.lu_solve):
+        found = {}
+        for precision in ("default", "highest"):
+            x = solve(put(a, mesh, "x", None), b, T_A=32, precision=precision)
+            found[precision] = solve_residual(a, x, b)
+        assert found["default"] <= min(8 * found["highest"] + 1e-4, 25)
 
 
 def test_refinement_by_hand(mesh):

@@ -182,6 +182,7 @@ def test_where_it_pays(mesh, monkeypatch):
     cpus = dataclasses.replace(gpus, platform="cpu")
     assert not _one_call.pays(dataclasses.replace(r, layout=cpus), 1)
     # Not where numbers are split: the factors are scaled afterwards.
-    split = resolve_plan(gpus, 20000, "float32", routine="getrf", precision=1)
-    assert not _one_call.pays(split, 1)
-    assert _one_call.pays(resolve_plan(gpus, 20000, "float32", routine="getrf"), 1)
+    for dtype in ("float32", "complex64"):
+        split = resolve_plan(gpus, 20000, dtype, routine="getrf", precision=1)
+        assert not _one_call.pays(split, 1)
+        assert _one_call.pays(resolve_plan(gpus, 20000, dtype, routine="getrf"), 1)

@@ -11,6 +11,7 @@ from jax.sharding import PartitionSpec as P
 import jaxmg
 import mixed_precision
 from jaxmg import _native, linalg
+from jaxmg._layout import MIXED, SPLIT, Layout, resolve_plan
 from matrices import HARD, eps, from_spectrum, general, scaled, spd
 from meshes import AUTO, EXPLICIT, grid, line, need, put
 from mixed_precision import (
@@ -196,6 +197,14 @@ def test_one_low_precision_factorisation_and_no_other(mesh):
     before = _native.counter("potrf")
     jax.block_until_ready(f(a))
     assert _native.counter("potrf") == before + 1
+
+
+def test_low_precision_factor_has_its_own_tile(mesh):
+    gpus = Layout("dist", mesh, ("x",), (), "cuda")
+    for dtype, tile in (("float64", 1024), ("complex128", 512)):
+        r = resolve_plan(gpus, 65536, dtype, precision=MIXED)
+        assert r.mixed and r.tile == 1024 and r.low.tile == tile and r.low.precision == SPLIT
+        assert resolve_plan(gpus, 65536, dtype, tile=256, precision=MIXED).low.tile == 256
 
 
 def test_nothing_is_gathered(mesh):

@@ -51,6 +51,36 @@ def test_tiles_are_smaller_where_memory_is_short(monkeypatch):
     assert chosen.tile == 1024 and not chosen.fits
 
 
+@pytest.mark.parametrize("routine", ["potrs", "lu_solve"])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "complex64", "complex128"])
+def test_32_bits_are_split_on_gpus_unless_highest_is_asked_for(routine, dtype):
+    def plan(precision, platform="gpu"):
+        return jaxmg.plan(routine, 65536, dtype, mesh=2, platform=platform, precision=precision)
+
+    narrow = dtype in ("float32", "complex64")
+    for found, split in (
+        (plan("default"), narrow),
+        (plan("highest"), False),
+        (plan("default", "cpu"), False),
+    ):
+        assert found.arithmetic == (f"{dtype}, by half-precision parts" if split else dtype)
+        assert ("split_even" in found.bytes_by_purpose) == split
+    assert (plan("default").seconds.total < plan("highest").seconds.total / 2) == narrow
+
+
+def test_complex_tiles_by_parts_are_smaller_where_memory_is_short(monkeypatch):
+    size = 4 * 10**9
+    monkeypatch.setattr(_device_memory, "device_bytes", lambda platform: (size, "a test"))
+
+    def plan(n):
+        return jaxmg.plan("potrs", n, "complex64", mesh=2, platform="gpu")
+
+    assert plan(20_000).tile == 512
+    short = plan(plan(20_000).largest_n)
+    assert short.fits and short.tile == 256
+    assert short.bytes_by_purpose["matrix"] > 0.85 * size
+
+
 def test_scratch_is_small_beside_the_matrix():
     need(8)
     plan = jaxmg.plan("potrs", 100_000, "float64", mesh=8)

@@ -6,6 +6,7 @@
 #include <type_traits>
 
 #include "core/dtype.h"
+#include "core/parts.h"
 #include "core/status.h"
 #include "core/types.h"
 #include "tile/cuda/lane.h"
@@ -27,7 +28,7 @@ struct Cuda {
   template <class T>
   static constexpr Size mirrored_rows = is_complex_v<T> ? 8192 : 16384;
   template <class T>
-  static constexpr bool splits = std::is_same_v<T, float>;
+  static constexpr bool splits = has_parts(dtype_of<T>);
   // Storage of a half-precision number.
   struct Half {
     std::uint16_t bits;
@@ -64,9 +65,14 @@ struct Cuda {
   static void multiply_both(Lane& lane, Size m, Size n, const T* a, Size lda, const T* v,
                             const T* w, T* y, T* z, T* work, Size count);
   static void split(Lane& lane, Size m, Size n, const float* src, Size lds, Half* dst, Size ldd);
-  static void subtract_split_product(Lane& lane, Size m, Size n, Size k, const Half* a,
-                                     const Half* b, Size ld, Size stride_a, Size stride_b, float* c,
+  static void split(Lane& lane, Size m, Size n, const std::complex<float>* src, Size lds, Half* dst,
+                    Size ldd);
+  static void subtract_split_product(Lane& lane, Size m, Size n, Size k, const Half* parts, Size ld,
+                                     Size row, Size row_stride, Size col, Size col_stride, float* c,
                                      Size ldc, Size stride_c, Size count);
+  static void subtract_split_product(Lane& lane, Size m, Size n, Size k, const Half* parts, Size ld,
+                                     Size row, Size row_stride, Size col, Size col_stride,
+                                     std::complex<float>* c, Size ldc, Size stride_c, Size count);
   static constexpr bool partitions = true;
   template <class T>
   static Size columns_beside_panel(Lanes& lanes, bool split, Size order, Size m, Size k, Size n);
@@ -74,8 +80,15 @@ struct Cuda {
   static Size columns_with_room(const Lanes& lanes, bool split, Size m, Size n);
   static void leave_room(Lanes& lanes, bool room);
   static void share_with_panels(Lanes& lanes, bool share);
+  static void split_left(Lane& lane, Size m, Size n, const float* src, Size lds, Half* dst,
+                         Size ldd);
+  static void split_left(Lane& lane, Size m, Size n, const std::complex<float>* src, Size lds,
+                         Half* dst, Size ldd);
   static void subtract_split_rows(Lane& lane, Size m, Size n, Size k, const Half* a, Size lda,
                                   const float* b, Size ldb, Half* parts, float* c, Size ldc);
+  static void subtract_split_rows(Lane& lane, Size m, Size n, Size k, const Half* a, Size lda,
+                                  const std::complex<float>* b, Size ldb, Half* parts,
+                                  std::complex<float>* c, Size ldc);
   static void multiply_split_adjoint(Lane& lane, Size m, Size n, Size k, const Half* a, Size lda,
                                      const float* b, Size ldb, Half* parts, float* c, Size ldc);
   template <class T>

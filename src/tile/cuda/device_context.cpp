@@ -143,15 +143,16 @@ void warm_up_lu(CudaLane& lane, char* memory) {
   Cuda::gemm<T>(lane, Op::none, Op::none, n, n, n, T(-1), a, n, b, n, T(1), work, n);
   if constexpr (Cuda::splits<T>) {
     constexpr Size h = n / 2;
-    auto* const parts = reinterpret_cast<Cuda::Half*>(x);  // half a tile
+    auto* const parts = reinterpret_cast<Cuda::Half*>(x);  // less than a tile
     auto* const more = reinterpret_cast<Cuda::Half*>(work);
-    Cuda::split(lane, h, h, a, n, parts, h);
+    Cuda::split_left(lane, h, h, a, n, parts, h);
     Cuda::subtract_split_rows(lane, h, h, h, parts, h, a, n, more, b, n);
-    Cuda::row_max<T>(lane, n, n, a, n, x);
-    Cuda::unit_size<T>(lane, n, x, x, x + n, x + 3 * n);
-    Cuda::column_max<T>(lane, n, n, x, a, n, x + 2 * n);
-    Cuda::scale_if<T>(lane, x, n, n, x, x, b, n);
-    Cuda::scale_factors_if<T>(lane, x, n, n, 0, x, x, x, b, n);
+    auto* const s = reinterpret_cast<Real<T>*>(x);
+    Cuda::row_max<T>(lane, n, n, a, n, s);
+    Cuda::unit_size<Real<T>>(lane, n, s, s, s + n, s + 3 * n);
+    Cuda::column_max<T>(lane, n, n, s, a, n, s + 2 * n);
+    Cuda::scale_if<T>(lane, s, n, n, s, s, b, n);
+    Cuda::scale_factors_if<T>(lane, s, n, n, 0, s, s, s, b, n);
   }
   Cuda::log_phase<T>(lane, n, a, n + 1, real, phase);
   Cuda::pivot_sign<T>(lane, n, integers, phase);

@@ -23,7 +23,7 @@ constexpr double kNoSplitUpdate = 0.4e-6;
 // Operations a second, counted as for real numbers, of products on all multiprocessors of an H200.
 template <class T>
 double product_speed(bool split) {
-  return split ? 187e12 : is_complex_v<T> ? 14e12 : 54e12;
+  return split ? (is_complex_v<T> ? 47e12 : 187e12) : is_complex_v<T> ? 14e12 : 54e12;
 }
 
 // What a panel of that height takes a column there, on the multiprocessors left to it: the narrower

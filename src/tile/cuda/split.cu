@@ -11,13 +11,13 @@
 #include <cmath>
 
 #include "tile/cuda/cuda.h"
+#include "tile/cuda/halves.h"
 #include "tile/cuda/launch.h"
 #include "tile/cuda/scalar.h"
 
 namespace jaxmg::tile {
 namespace {
 
-constexpr float kSplitScale = 1024;
 constexpr float kProductScale = 1 / (kSplitScale * kSplitScale);
 
 // Columns [hi, lo, hi, hi], each block m x n: the first three are one factor of the product, the
@@ -52,25 +52,32 @@ void Cuda::split(Lane& lane, Size m, Size n, const float* src, Size lds, Half* d
   JAXMG_CUDA_CHECK(cudaGetLastError());
 }
 
-void Cuda::subtract_split_product(Lane& lane, Size m, Size n, Size k, const Half* a, const Half* b,
-                                  Size ld, Size stride_a, Size stride_b, float* c, Size ldc,
-                                  Size stride_c, Size count) {
+void subtract_halves(CudaLane& lane, Size m, Size n, Size k, const Halves& left,
+                     const Halves& right, float* c, Size ldc, Size stride_c, Size count) {
   if (m <= 0 || n <= 0 || count <= 0) {
     return;
   }
   const float alpha = -kProductScale;
   const float beta = 1;
-  const Half* const lo_hi_hi = a + k * ld;
   if (count == 1) {
-    JAXMG_CUDA_CHECK(cublasGemmEx_64(lane.blas(), CUBLAS_OP_N, CUBLAS_OP_T, m, n, 3 * k, &alpha,
-                                     lo_hi_hi, CUDA_R_16F, ld, b, CUDA_R_16F, ld, &beta, c,
-                                     CUDA_R_32F, ldc, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT));
+    JAXMG_CUDA_CHECK(cublasGemmEx_64(lane.blas(), CUBLAS_OP_N, CUBLAS_OP_T, m, n, k, &alpha,
+                                     left.data, CUDA_R_16F, left.ld, right.data, CUDA_R_16F,
+                                     right.ld, &beta, c, CUDA_R_32F, ldc, CUBLAS_COMPUTE_32F,
+                                     CUBLAS_GEMM_DEFAULT));
     return;
   }
   JAXMG_CUDA_CHECK(cublasGemmStridedBatchedEx_64(
-      lane.blas(), CUBLAS_OP_N, CUBLAS_OP_T, m, n, 3 * k, &alpha, lo_hi_hi, CUDA_R_16F, ld,
-      stride_a, b, CUDA_R_16F, ld, stride_b, &beta, c, CUDA_R_32F, ldc, stride_c, count,
-      CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT));
+      lane.blas(), CUBLAS_OP_N, CUBLAS_OP_T, m, n, k, &alpha, left.data, CUDA_R_16F, left.ld,
+      left.stride, right.data, CUDA_R_16F, right.ld, right.stride, &beta, c, CUDA_R_32F, ldc,
+      stride_c, count, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT));
+}
+
+void Cuda::subtract_split_product(Lane& lane, Size m, Size n, Size k, const Half* parts, Size ld,
+                                  Size row, Size row_stride, Size col, Size col_stride, float* c,
+                                  Size ldc, Size stride_c, Size count) {
+  const Half* const lo_hi_hi = parts + k * ld;
+  subtract_halves(lane, m, n, 3 * k, {lo_hi_hi + row, ld, row_stride},
+                  {parts + col, ld, col_stride}, c, ldc, stride_c, count);
 }
 
 template <class T>

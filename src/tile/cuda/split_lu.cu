@@ -144,10 +144,9 @@ void scale_if_needed(CudaLane& lane, const R* needed, Size m, Size n, D* a, Size
   }
 }
 
-}  // namespace
-
-void Cuda::subtract_split_rows(Lane& lane, Size m, Size n, Size k, const Half* a, Size lda,
-                               const float* b, Size ldb, Half* parts, float* c, Size ldc) {
+// c (m x n) <- c - A b, the parts of A (k columns) being [lo, hi, hi], k columns each.
+void subtract_scaled(CudaLane& lane, Size m, Size n, Size k, const Cuda::Half* a, Size lda,
+                     const float* b, Size ldb, Cuda::Half* parts, float* c, Size ldc) {
   if (m <= 0 || n <= 0 || k <= 0) {
     return;
   }
@@ -159,15 +158,35 @@ void Cuda::subtract_split_rows(Lane& lane, Size m, Size n, Size k, const Half* a
   split_rows_kernel<<<blocks, kThreads, 0, lane.stream()>>>(
       k, n, b, ldb, reinterpret_cast<__half*>(parts), scalars);
   JAXMG_CUDA_CHECK(cudaGetLastError());
-  const Half* const lo_hi_hi = a + k * lda;
   cublasHandle_t const blas = lane.blas();
   JAXMG_CUDA_CHECK(cublasSetPointerMode(blas, CUBLAS_POINTER_MODE_DEVICE));
   const cublasStatus_t status =
-      cublasGemmEx_64(blas, CUBLAS_OP_N, CUBLAS_OP_N, m, n, 3 * k, &scalars->minus, lo_hi_hi,
-                      CUDA_R_16F, lda, parts, CUDA_R_16F, 3 * k, &scalars->one, c, CUDA_R_32F, ldc,
+      cublasGemmEx_64(blas, CUBLAS_OP_N, CUBLAS_OP_N, m, n, 3 * k, &scalars->minus, a, CUDA_R_16F,
+                      lda, parts, CUDA_R_16F, 3 * k, &scalars->one, c, CUDA_R_32F, ldc,
                       CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT);
   JAXMG_CUDA_CHECK(cublasSetPointerMode(blas, CUBLAS_POINTER_MODE_HOST));
   JAXMG_CUDA_CHECK(status);
+}
+
+}  // namespace
+
+void Cuda::split_left(Lane& lane, Size m, Size n, const float* src, Size lds, Half* dst, Size ldd) {
+  split(lane, m, n, src, lds, dst, ldd);
+}
+
+void Cuda::subtract_split_rows(Lane& lane, Size m, Size n, Size k, const Half* a, Size lda,
+                               const float* b, Size ldb, Half* parts, float* c, Size ldc) {
+  subtract_scaled(lane, m, n, k, a + k * lda, lda, b, ldb, parts, c, ldc);
+}
+
+// The two rows of a complex number of L, and of b and c as they are:
+//
+//   Re (L b) = [Re L, -Im L] [Re b; Im b],   Im (L b) = [Im L, Re L] [Re b; Im b]
+void Cuda::subtract_split_rows(Lane& lane, Size m, Size n, Size k, const Half* a, Size lda,
+                               const std::complex<float>* b, Size ldb, Half* parts,
+                               std::complex<float>* c, Size ldc) {
+  subtract_scaled(lane, 2 * m, n, 2 * k, a, 2 * lda, reinterpret_cast<const float*>(b), 2 * ldb,
+                  parts, reinterpret_cast<float*>(c), 2 * ldc);
 }
 
 template <class T>
@@ -223,12 +242,16 @@ void Cuda::scale_factors_if(Lane& lane, const Real<T>* needed, Size m, Size n, S
   });
 }
 
-template void Cuda::row_max<float>(Lane&, Size, Size, const float*, Size, float*);
-template void Cuda::column_max<float>(Lane&, Size, Size, const float*, const float*, Size, float*);
+#define JAXMG_INSTANTIATE(T)                                                                       \
+  template void Cuda::row_max<T>(Lane&, Size, Size, const T*, Size, float*);                       \
+  template void Cuda::column_max<T>(Lane&, Size, Size, const float*, const T*, Size, float*);      \
+  template void Cuda::scale_if<T>(Lane&, const float*, Size, Size, const float*, const float*, T*, \
+                                  Size);                                                           \
+  template void Cuda::scale_factors_if<T>(Lane&, const float*, Size, Size, Size, const float*,     \
+                                          const float*, const float*, T*, Size);
+JAXMG_INSTANTIATE(float)
+JAXMG_INSTANTIATE(std::complex<float>)
+#undef JAXMG_INSTANTIATE
 template void Cuda::unit_size<float>(Lane&, Size, const float*, float*, float*, float*);
-template void Cuda::scale_if<float>(Lane&, const float*, Size, Size, const float*, const float*,
-                                    float*, Size);
-template void Cuda::scale_factors_if<float>(Lane&, const float*, Size, Size, Size, const float*,
-                                            const float*, const float*, float*, Size);
 
 }  // namespace jaxmg::tile
