@@ -12,11 +12,13 @@
 #pragma once
 
 #include <algorithm>
+#include <type_traits>
 
 #include "algo/band_reduction.h"
 #include "algo/rank.h"
 #include "algo/row_order.h"
 #include "core/distribution.h"
+#include "core/parts.h"
 #include "tile/device.h"
 
 namespace jaxmg {
@@ -132,7 +134,7 @@ class PanelBackTransformation {
     Device::template gemm<T>(lane_, Op::conj_transpose, Op::none, k, k, rows, T(1), block, n_,
                              block, n_, T(0), triangle_, width_);
     Device::template reflector_diagonal<T>(lane_, k, scalars_ + slot.scalars, triangle_, width_);
-    if constexpr (Device::template splits<T> && !is_complex_v<T>) {
+    if constexpr (std::is_same_v<T, float> && Device::template splits<T>) {
       if (rank_.plan.precision() == Precision::split) {
         return apply_by_parts(k, rows, block, v);
       }
@@ -157,9 +159,9 @@ class PanelBackTransformation {
       return reinterpret_cast<Half*>(rank_.workspace.template get<float>(buffer));
     };
     Half* const parts = halves(Buffer::split_even);
-    Half* const product_parts = parts + 4 * round_up(n_, Size{8}) * width_;
-    const Size ld = round_up(rows, Size{8});
-    Device::split(lane_, rows, k, block, n_, parts, ld);
+    Half* const product_parts = parts + lower_halves(dtype_of<T>) * parts_ld(n_) * width_;
+    const Size ld = parts_ld(rows);
+    Device::split_left(lane_, rows, k, block, n_, parts, ld);
     Device::multiply_split_adjoint(lane_, rows, columns_, k, parts, ld, v, n_,
                                    halves(Buffer::tridiagonal_vectors), products_, width_);
     solve(k);

@@ -18,11 +18,13 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "algo/rank.h"
 #include "core/distribution.h"
+#include "core/parts.h"
 #include "core/plan.h"
 #include "tile/device.h"
 #include "tile/eigen.h"
@@ -244,7 +246,7 @@ class TridiagonalVectors {
         if (length == 0) {
           return Device::template fill<R>(lane_, count, c.count, R(0), R(0), q_ + offset + i, n_);
         }
-        if constexpr (Device::template splits<R>) {
+        if constexpr (std::is_same_v<R, float> && Device::template splits<R>) {
           if (rank_.plan.precision() == Precision::split) {
             return multiply_by_parts(count, c.count, length, u_ + first, work_ + offset + first,
                                      q_ + offset + i);
@@ -272,10 +274,10 @@ class TridiagonalVectors {
       return reinterpret_cast<Half*>(rank_.workspace.template get<float>(buffer));
     };
     Half* const parts = halves(Buffer::split_even);
-    const Size ld = round_up(length, Size{8});
+    const Size ld = parts_ld(length);
     const Size most =
-        std::max<Size>(1, rank_.workspace.count(Buffer::reflector_rows) / round_up(n_, Size{8}));
-    Device::split(lane_, length, count, u, n_, parts, ld);
+        std::max<Size>(1, rank_.workspace.count(Buffer::reflector_rows) / parts_ld(n_));
+    Device::split_left(lane_, length, count, u, n_, parts, ld);
     for (Size j = 0; j < columns; j += most) {
       Device::multiply_split_adjoint(lane_, length, std::min(most, columns - j), count, parts, ld,
                                      work + j * n_, n_, halves(Buffer::reflector_rows), q + j * n_,

@@ -189,9 +189,9 @@ void Plan::decide() {
     tile_ = choose_vendor_tile(q);
   }
   group_ = choose_group(q, tile_);
-  if (q.platform == Platform::cuda && has_parts(q.type) &&
-      (factors_by_cholesky(q.routine) || factors_by_lu(q.routine) ||
-       (q.routine == Routine::syevd && q.type == DType::f32))) {
+  const bool eigen = q.routine == Routine::syevd && q.type == DType::f32;
+  const bool factors = factors_by_cholesky(q.routine) || factors_by_lu(q.routine);
+  if (q.platform == Platform::cuda && has_parts(q.type) && (factors || eigen)) {
     precision_ = q.precision;
   }
   if (q.routine == Routine::syevd && q.backend == Backend::native) {

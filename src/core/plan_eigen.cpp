@@ -1,6 +1,7 @@
 // Buffers of the eigensolver.
 #include <algorithm>
 
+#include "core/parts.h"
 #include "core/plan_entries.h"
 
 namespace jaxmg {
@@ -124,7 +125,7 @@ void add_eigen_entries(const PlanRequest& q, const Decisions& decided, EntryList
   list.scratch(Buffer::sweep_reflectors, t, sweep_share(q, b));
   list.scratch(Buffer::sweep_panel, t, sweep_panel_count(q, b));
   const bool split = decided.precision == Precision::split;
-  const Size tall = round_up(n, Size{8});
+  const Size tall = parts_ld(n);
   // Products with some eigenvectors of a rank-one problem at a time: many fill a GPU.
   const Size most = std::clamp<Size>(cuda ? n / (8 * q.ranks) : 0, 128, 1024);
   const Size together = std::min(std::max<Size>(n, 1), most);

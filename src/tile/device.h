@@ -54,8 +54,8 @@
 //                    and imaginary parts are at most about 1, and b a k x n matrix; parts: room for
 //                    upper_halves(type) k n halves
 //   multiply_split_adjoint(lane, m, n, k, a, lda, b, ldb, parts, c, ldc)
-//                    c (k x n) <- A^T b, a being a split panel of m rows, lda apart, and k columns, b
-//                    m x n, elements of both at most 1; parts: room for 2 lda n halves
+//                    float32 only: c (k x n) <- A^T b, a being what split_left made of m rows and k
+//                    columns, b m x n, elements of both at most 1; parts: room for 2 lda n halves
 //   partitions       whether products of the update lane can be kept from taking all of the device
 //                    while a panel is made, which else waits for them at each of its steps; only then:
 //   share_with_panels(lanes, share)          from now on panels take a few multiprocessors only

@@ -1,7 +1,10 @@
 // The eigensolver on lanes that run late.
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "deferred_ranks.h"
+#include "eigen_matrices.h"
 #include "eigen_problem.h"
 
 namespace jaxmg::test {
@@ -63,6 +66,23 @@ TEST(DeferredEigenTest, ProductsByParts) {
     expect_ordered<float>(41, ranks, 3, {.group = 3, .precision = Precision::split}, 2);
   }
   expect_ordered<float>(30, 2, 4, {.first = 3, .count = 11, .precision = Precision::split}, 2);
+}
+
+// Parts of numbers are those of a GPU, bit by bit: the accuracy is that of tensor cores.
+TEST(DeferredEigenTest, ProductsByPartsOfHardMatrices) {
+  present_schedule() = Schedule{};
+  for (const auto& [name, given] : hard_matrices<float>(46)) {
+    for (const float scale : {1.0F, 1e30F, 1e-30F}) {
+      SCOPED_TRACE(name + " times " + std::to_string(std::log10(scale)));
+      auto a = given;
+      for (float& x : a.data) {
+        x *= scale;
+      }
+      const EigenRun<float, Deferred> run(a, 2, 4, {.precision = Precision::split});
+      EXPECT_EQ(run.info.kind, 0);
+      expect_decomposes(a, run.w, run.v);
+    }
+  }
 }
 
 TEST(DeferredEigenTest, ValuesAlone) {

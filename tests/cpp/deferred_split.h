@@ -159,19 +159,26 @@ inline void Deferred::multiply_split_adjoint(Lane& lane, Size m, Size n, Size k,
   if (m <= 0 || n <= 0 || k <= 0) {
     return;
   }
+  Half* const low = parts + lda * n;
   lane.put("split of a factor", [=] {
     for (Size j = 0; j < n; ++j) {
       for (Size i = 0; i < m; ++i) {
-        put_halves(b[i + j * ldb], parts + i + j * lda, lda * n);
+        const Parts y(b[i + j * ldb]);
+        parts[i + j * lda] = y.hi;
+        low[i + j * lda] = y.lo;
       }
     }
   });
   lane.put("multiply_split_adjoint", [=] {
     tile::CpuLane now(tile::Priority::normal);
-    const auto left = joined(m, k, a, lda, k * lda);
-    const auto right = joined(m, n, parts, lda, n * lda);
-    Cpu::gemm<float>(now, Op::transpose, Op::none, k, n, m, 1, left.data(), m, right.data(), m, 0,
-                     c, ldc);
+    const auto add = [&](const Half* left, const Half* right, float beta) {
+      const auto x = floats(m, k, left, lda), y = floats(m, n, right, lda);
+      Cpu::gemm<float>(now, Op::transpose, Op::none, k, n, m, 0x1p-20F, x.data(), m, y.data(), m,
+                       beta, c, ldc);
+    };
+    add(a + k * lda, parts, 0);
+    add(a, low, 1);
+    add(a, parts, 1);
   });
 }
 

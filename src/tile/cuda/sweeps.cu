@@ -6,8 +6,8 @@
 // pass takes two groups down the matrix: in each step the block of the later group, in the lower
 // three quarters of the window, and that of the earlier one, in the upper three quarters; then the
 // window moves by b rows. The rows of an accumulator are the columns of X, so that the result of
-// the first product is an operand of the second without leaving the registers. Only the blocks come
-// through shared memory, in a ring that copies fill ahead.
+// the first product is an operand of the second without leaving the registers. The blocks come
+// through shared memory, in a ring that copies fill ahead, and so do the rows for the next step.
 //
 // Where warps are fewer than tensor cores can feed, several passes run at once, each some steps
 // behind the one before it.
