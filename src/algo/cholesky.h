@@ -198,38 +198,12 @@ class Cholesky {
     if (looks_ahead(k)) {
       ++first;  // done by the look-ahead
     }
-    const LocalTile end(dist_.local_tiles(me_));
-    if constexpr (Device::partitions) {
-      if (looks_ahead(k) && dist_.ranks() > 1) {  // one device has all of the update to do
-        first = update_beside_panel(k, first, end);
-      }
-    }
-    update_columns(k, first, end, rank_.plan.overlaps_products());
-  }
-
-  // As many tile columns as take about the time of panel k + 1, which is being made; the others
-  // follow it. Returns the first of them.
-  LocalTile update_beside_panel(Step k, LocalTile first, LocalTile end) {
-    const Size columns = dist_.local_size(me_) - *dist_.begin(first);
-    const Size beside = Device::template columns_with_room<T>(rank_.lanes, PanelType::by_parts,
-                                                              panels_[k].rows(), columns);
-    if (beside <= 0) {
-      return first;
-    }
-    const Size tiles = round_up(ceil_div(beside, dist_.tile_size()), rank_.plan.group());
-    const LocalTile stop = std::min(first + tiles, end);
-    Device::leave_room(rank_.lanes, true);
-    update_columns(k, first, stop, false);
-    Device::leave_room(rank_.lanes, false);
-    if (stop < end) {
-      panels_.await(k + 1, rank_.lanes.update);
-    }
-    return stop;
+    update_columns(k, first, LocalTile(dist_.local_tiles(me_)));
   }
 
   //   A22 -= L21 L21^H, on and below the diagonal tiles, in local tile columns [first, end)
-  void update_columns(Step k, LocalTile first, LocalTile end, bool both_lanes) {
-    ProductLanes<Device> products(rank_.lanes, both_lanes);
+  void update_columns(Step k, LocalTile first, LocalTile end) {
+    ProductLanes<Device> products(rank_.lanes, rank_.plan.overlaps_products());
     const LocalTile all(dist_.local_tiles(me_));
     const Size group = rank_.plan.group();
     const Step last(dist_.steps());
@@ -384,11 +358,13 @@ void cholesky_factor(Rank<Device>& rank, Triangle valid, T* a, T* saved_diagonal
   auto& lane = rank.lanes.update;
   const Distribution dist = rank.plan.distribution();
   Device::reset(lane, info);
-  // Places of aux that no tile covers are seen by users all the same, and by checks for NaN.
+  // Places of aux that no tile covers are seen by users all the same, and by checks for NaN; not
+  // every device has inverses.
   const Size nb2 = dist.tile_size() * dist.tile_size();
-  for (T* half : {saved_diagonal, tile_inverse}) {
-    Device::template fill<T>(lane, nb2, dist.capacity_tiles(), T(0), T(0), half, nb2);
-  }
+  const Size whole = dist.local_size(rank.comm.rank()) / dist.tile_size();
+  Device::template fill<T>(lane, nb2, dist.capacity_tiles() - whole, T(0), T(0),
+                           saved_diagonal + whole * nb2, nb2);
+  Device::template fill<T>(lane, nb2, dist.capacity_tiles(), T(0), T(0), tile_inverse, nb2);
   if (valid != Triangle::whole) {
     mirror_triangle<Device, T>(rank, dist, valid == Triangle::lower ? Uplo::lower : Uplo::upper, a);
   }

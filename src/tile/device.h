@@ -64,9 +64,6 @@
 //                    how many of n columns (m rows, inner dimension k, products by parts or native;
 //                    of a matrix of that order) are best updated with such room while a panel of k
 //                    columns is made; 0: it does not pay
-//   columns_with_room<T>(lanes, split, m, n)
-//                    the same for the lower half of m x n elements, first columns first, while a
-//                    Cholesky panel is made
 //   row_max(lane, m, n, a, lda, result)      result_i <- max_j of max(|Re a_ij|, |Im a_ij|)
 //   column_max(lane, m, n, rows, a, lda, result)
 //                    result_j <- max_i of rows_i max(|Re a_ij|, |Im a_ij|)

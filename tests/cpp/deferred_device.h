@@ -211,10 +211,6 @@ struct Deferred {
   static Size columns_beside_panel(Lanes&, bool, Size, Size, Size, Size n) {
     return n - n / 3;
   }
-  template <class T>
-  static Size columns_with_room(const Lanes&, bool, Size, Size n) {
-    return ceil_div(n, 2);
-  }
   static void leave_room(Lanes&, bool) {}
   static void share_with_panels(Lanes&, bool) {}
 

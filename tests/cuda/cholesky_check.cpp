@@ -306,21 +306,12 @@ struct Choice {
   Size tile = 0;
   Size group = 0;
   Size parts = 0;
-  int reserve = -1;  // multiprocessors for panels
-  double room = -1;  // microseconds of updates, divided by a panel's columns, that leave them
 };
 
 template <class T>
 void time_type(int devices, Size n, const Choice& choice, Precision precision = Precision::native) {
   run_gpu_ranks(devices, devices, true, [&](GpuRank& gpu) {
     const int me = gpu.comm.rank();
-    auto& lanes = gpu.context.lanes();
-    if (choice.reserve >= 0) {
-      lanes.set_reserve(choice.reserve);
-    }
-    if (choice.room >= 0) {
-      lanes.set_short_update(choice.room * 1e-6);
-    }
     RankRun<T> run(gpu, n, choice.tile, Triangle::whole, choice.group, precision, choice.parts);
     const Plan plan(run.request(Routine::potrf));
     const Distribution dist = plan.distribution();
@@ -353,13 +344,12 @@ void time_type(int devices, Size n, const Choice& choice, Precision precision = 
     const int kind = info.download()[0].kind;
     if (me == 0) {
       std::printf(
-          "%s n %lld devices %d tile %lld group %lld parts %lld room %d, %.2f us: factor %.5f s "
+          "%s n %lld devices %d tile %lld group %lld parts %lld: factor %.5f s "
           "(%.1f TF/s), solve %.5f s, in one %.5f s (saves %.5f s), inverse %.5f s, kind %d\n",
           (type_name<T>() + (precision == Precision::split ? " by parts" : "")).c_str(),
           static_cast<long long>(n), devices, static_cast<long long>(plan.tile()),
-          static_cast<long long>(plan.group()), static_cast<long long>(plan.panel_parts()),
-          lanes.reserve(), lanes.short_update() * 1e6, factor, plan.flops() / factor / 1e12, solve,
-          together, factor + solve - together, inverted, kind);
+          static_cast<long long>(plan.group()), static_cast<long long>(plan.panel_parts()), factor,
+          plan.flops() / factor / 1e12, solve, together, factor + solve - together, inverted, kind);
       std::fflush(stdout);
     }
   });
@@ -381,16 +371,14 @@ void check_cholesky_parts(int devices) {
 }
 
 void time_cholesky(int devices, Size n, const std::string& what, Size tile, Size group) {
-  std::vector<std::string> fields;  // TYPE[:PARTS[:RESERVE[:ROOM]]]
+  std::vector<std::string> fields;  // TYPE[:PARTS]
   std::istringstream stream(what);
   for (std::string field; std::getline(stream, field, ':');) {
     fields.push_back(field);
   }
-  fields.resize(4);
+  fields.resize(2);
   Choice choice{tile, group};
   choice.parts = fields[1].empty() ? 0 : std::stoll(fields[1]);
-  choice.reserve = fields[2].empty() ? -1 : std::stoi(fields[2]);
-  choice.room = fields[3].empty() ? -1 : std::stod(fields[3]);
   const std::string& type = fields[0];
   if (type == "split") {
     time_type<float>(devices, n, choice, Precision::split);

@@ -3,10 +3,8 @@
 //   device_check                         everything, one line a group; exit status 1 on a failure
 //   device_check --time N [TYPE [TILE [GROUP [DEVICES]]]]
 //                                        seconds of a factorisation of order N, on 1 .. all
-//                                        devices; TYPE:P:R:B for panels in P parts (0: as planned)
-//                                        that have R multiprocessors for themselves beside updates
-//                                        of less than B us a column of the panel; TYPE split for
-//                                        f32 by parts of numbers, splitc64 for c64
+//                                        devices; TYPE:P for panels in P parts (0: as planned);
+//                                        TYPE split for f32 by parts of numbers, splitc64 for c64
 //   device_check --qr M N [TYPE [TILE [DEVICES]]]
 //                                        seconds of a QR factorisation, on 1 .. all devices
 //   device_check --qr                    the groups of QR alone

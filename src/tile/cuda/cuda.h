@@ -87,8 +87,6 @@ struct Cuda {
   static constexpr bool partitions = true;
   template <class T>
   static Size columns_beside_panel(Lanes& lanes, bool split, Size order, Size m, Size k, Size n);
-  template <class T>
-  static Size columns_with_room(const Lanes& lanes, bool split, Size m, Size n);
   static void leave_room(Lanes& lanes, bool room);
   static void share_with_panels(Lanes& lanes, bool share);
   static void split_left(Lane& lane, Size m, Size n, const float* src, Size lds, Half* dst,

@@ -219,9 +219,6 @@ struct CudaLanes {
   // on each multiprocessor from beginning to end, whatever the priority of others.
   int reserve() const { return reserve_; }
   void set_reserve(int multiprocessors) { reserve_ = multiprocessors; }
-  // An update whose time, divided by the columns of a panel, is less leaves room to Cholesky's.
-  double short_update() const { return short_update_; }
-  void set_short_update(double seconds) { short_update_ = seconds; }
 
   CudaLane panel;
   CudaLane update;
@@ -234,7 +231,6 @@ struct CudaLanes {
   Size lu_scratch_bytes(DType type, Size tile, Size rows);
 
   int reserve_ = 36;
-  double short_update_ = 1.2e-6;  // 0.7 to 1.2 measured to be best
   // What was found, by type, tile and rows: asking the libraries takes longer than a small solve.
   std::map<std::tuple<DType, Size, Size, Size>, Size> scratch_bytes_;
 };

@@ -5,7 +5,6 @@
 // panel would wait for the whole of one; blocks of other products end sooner, but a panel waits for
 // some of them at each of its kernels.
 #include <algorithm>
-#include <cmath>
 
 #include "tile/cuda/cuda.h"
 #include "tile/cuda/lu_base.h"
@@ -15,10 +14,6 @@ namespace {
 
 // Up to here native updates are so short that the chain of panels decides.
 constexpr Size kChainBound = 24576;
-// Seconds of updates, divided by the columns of the panel, that are over before they could keep it
-// waiting for long: native ones, and those by parts.
-constexpr double kNoUpdate = 0.25e-6;
-constexpr double kNoSplitUpdate = 0.4e-6;
 
 // Operations a second, counted as for real numbers, of products on all multiprocessors of an H200.
 template <class T>
@@ -60,32 +55,8 @@ Size Cuda::columns_beside_panel(Lanes& lanes, bool split, Size order, Size m, Si
                                            : std::min(n, round_up(static_cast<Size>(columns), 128));
 }
 
-// Longer updates keep the device busy whatever a panel takes, and would only become longer. During
-// shorter ones the next panel is what everybody waits for, and beside products without room it
-// takes about twice its time. The shortest are over before it has waited for them. Column c has m
-// (1 - c / n) rows, so that the first x n columns are x (2 - x) of the whole.
-template <class T>
-Size Cuda::columns_with_room(const Lanes& lanes, bool split, Size m, Size n) {
-  const int all = lanes.update.multiprocessors();
-  const int open = all - lanes.reserve();
-  if (lanes.reserve() <= 0 || open <= 0 || n <= 0) {
-    return 0;
-  }
-  const double column = static_cast<double>(m) * static_cast<double>(n) / product_speed<T>(split);
-  if (column < (split ? kNoSplitUpdate : kNoUpdate) || column > lanes.short_update()) {
-    return 0;
-  }
-  const double panel = (is_complex_v<T> ? 1.6e-6 : 0.9e-6) * static_cast<double>(open) / all;
-  const double share = panel / column;
-  return share >= 1
-             ? n
-             : std::min(n,
-                        static_cast<Size>((1 - std::sqrt(1 - share)) * static_cast<double>(n)) + 1);
-}
-
-#define JAXMG_INSTANTIATE(T)                                                         \
-  template Size Cuda::columns_beside_panel<T>(Lanes&, bool, Size, Size, Size, Size); \
-  template Size Cuda::columns_with_room<T>(const Lanes&, bool, Size, Size);
+#define JAXMG_INSTANTIATE(T) \
+  template Size Cuda::columns_beside_panel<T>(Lanes&, bool, Size, Size, Size, Size);
 JAXMG_INSTANTIATE(float)
 JAXMG_INSTANTIATE(double)
 JAXMG_INSTANTIATE(std::complex<float>)
