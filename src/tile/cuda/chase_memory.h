@@ -6,13 +6,6 @@
 
 #include "core/types.h"
 
-namespace jaxmg::tile {
-
-// For comparisons: 4 or 8 groups of columns of large elements.
-void set_chase_groups(int groups);
-
-}  // namespace jaxmg::tile
-
 #ifdef __CUDACC__
 
 namespace jaxmg::tile {
@@ -43,10 +36,10 @@ struct DrawnSweep {
 };
 
 // What the threads of a block share. B rows at most, in B / 32 halves.
-template <class D, int B, int Groups = kChaseGroups<D, B>>
+template <class D, int B>
 struct alignas(16) ChaseMemory {
   static constexpr int kHalves = B / 32;
-  static constexpr int kParts = Groups;
+  static constexpr int kParts = kChaseGroups<D, B>;
   D v[B];                          // the last reflector
   D x[B];                          // the column that becomes the next one
   D below[kParts][B];              // parts of the block below times v
