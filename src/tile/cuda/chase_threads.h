@@ -19,7 +19,7 @@ namespace jaxmg::tile {
 template <class D, class R, int B>
 class Chase {
  public:
-  static constexpr int kParts = kChaseGroups<D, B>;
+  static constexpr int kParts = kChaseGroups;
   static constexpr int kRowThreads = B * kParts;
   static constexpr bool kAlone = kChaseHelpers<D, B> == 0;
   static constexpr int kThreads = kRowThreads + 32 * kChaseHelpers<D, B>;
