@@ -102,8 +102,9 @@ def resolve_eig(
     triangle: int = -1,
     backend: str = "native",
     precision: int = 0,
+    vectors: bool = True,
 ) -> ResolvedEig:
-    """Asks the engine for the sizes that belong to a layout."""
+    """Asks the engine for the sizes that belong to a layout; `vectors`: whether they are wanted."""
     precision = by_parts(dtype, layout.platform, backend, precision)
     found = entries(
         "syevd",
@@ -115,6 +116,8 @@ def resolve_eig(
         mirror=triangle >= 0,
         backend=backend,
         precision=precision,
+        columns=n if vectors else 0,
+        vectors=vectors,
     )
     return ResolvedEig(
         layout=layout,

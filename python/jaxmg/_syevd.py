@@ -127,6 +127,7 @@ def prepare_eigen(
         triangle=triangle_of(lower),
         backend=backend,
         precision=arithmetic,
+        vectors=vectors,
     )
     first, last = (0, size - 1) if subset is None else subset
     count = last - first + 1

@@ -6,7 +6,6 @@
 #include "core/plan.h"
 #include "gpu_ranks.h"
 #include "host_matrix.h"
-#include "tile/cuda/chase_memory.h"
 #include "tile/cuda/cuda.h"
 
 namespace jaxmg::test {
@@ -173,8 +172,7 @@ void time_type(GpuRank& gpu, Size n, Size columns) {
     auto& lane = gpu.context.lanes().update;
     Cuda::reset(lane, info.get());
     Cuda::fill<T>(lane, n, columns, T(0), T(1), x.get(), n);
-    for (int turn = 0; turn < 4; ++turn) {
-      tile::set_chase_groups(turn < 2 ? 8 : 4);
+    for (int turn = 0; turn < 2; ++turn) {
       const std::vector<T> fresh = band_matrix<T>(n, b, Kind::random);
       band.upload(fresh);
       const Times t = chase_and_apply<T>(gpu, n, b, band, x.get(), columns, true, info.get());

@@ -9,8 +9,6 @@
 // last, so that they are loaded ahead of the wait for it. Waiting for that, fetching the last row,
 // and telling the next sweep, each of which takes a memory's answer, are the work of two more
 // warps, where registers for them are left.
-#include <atomic>
-
 #include "tile/cuda/chase_threads.h"
 #include "tile/cuda/cuda.h"
 #include "tile/cuda/launch.h"
@@ -19,9 +17,9 @@ namespace jaxmg::tile {
 namespace {
 
 // The threads of the rows.
-template <class D, class R, int B, int Groups>
-__device__ void work_on(Chase<D, R, B, Groups>& chase, ChaseMemory<D, B, Groups>& memory,
-                        const SweepBatch& batch, const DrawnSweep& own, D* kept) {
+template <class D, class R, int B>
+__device__ void work_on(Chase<D, R, B>& chase, ChaseMemory<D, B>& memory, const SweepBatch& batch,
+                        const DrawnSweep& own, D* kept) {
   D* const target = kept != nullptr ? kept + batch.place(own.sweep) : nullptr;
   for (int k = 0; k < own.steps; ++k) {
     const Size begin = own.sweep + 1 + k * batch.b;
@@ -32,7 +30,7 @@ __device__ void work_on(Chase<D, R, B, Groups>& chase, ChaseMemory<D, B, Groups>
     }
     chase.load_rest(own.sweep, begin, k);
     chase.step(own.sweep, begin, k == 0);
-    sync_first<Chase<D, R, B, Groups>::kRowThreads>();
+    sync_first<Chase<D, R, B>::kRowThreads>();
     if (threadIdx.x == 0) {
       store_release_block(&memory.finished, k + 1);
     }
@@ -87,9 +85,9 @@ __device__ void listen(Memory& memory, const SweepBatch& batch, const DrawnSweep
 }
 
 // The threads of the rows without those: each warp waits for itself.
-template <class D, class R, int B, int Groups>
-__device__ void work_alone(Chase<D, R, B, Groups>& chase, const SweepBatch& batch,
-                           const DrawnSweep& own, const ChaseFlags& flags, D* kept) {
+template <class D, class R, int B>
+__device__ void work_alone(Chase<D, R, B>& chase, const SweepBatch& batch, const DrawnSweep& own,
+                           const ChaseFlags& flags, D* kept) {
   D* const target = kept != nullptr ? kept + batch.place(own.sweep) : nullptr;
   int seen = own.number == 0 ? kAllDone : 0;
   for (int k = 0; k < own.steps; ++k) {
@@ -115,13 +113,13 @@ __device__ void work_alone(Chase<D, R, B, Groups>& chase, const SweepBatch& batc
   }
 }
 
-template <class D, class R, int B, int Groups>
-__global__ void __launch_bounds__(Chase<D, R, B, Groups>::kThreads, B > 32 ? 1 : 2)
+template <class D, class R, int B>
+__global__ void __launch_bounds__(Chase<D, R, B>::kThreads, B > 32 ? 1 : 2)
     chase_kernel(SweepBatch batch, D* band, Size ld, D* kept, ChaseFlags flags, R smallest) {
-  __shared__ ChaseMemory<D, B, Groups> memory;
+  __shared__ ChaseMemory<D, B> memory;
   __shared__ int drawn;
-  Chase<D, R, B, Groups> chase(memory, batch, band, ld, smallest);
-  const int role = static_cast<int>(threadIdx.x) - Chase<D, R, B, Groups>::kRowThreads;
+  Chase<D, R, B> chase(memory, batch, band, ld, smallest);
+  const int role = static_cast<int>(threadIdx.x) - Chase<D, R, B>::kRowThreads;
   for (;;) {
     if (threadIdx.x == 0) {
       drawn = atomicAdd(flags.ticket, 1);
@@ -134,7 +132,7 @@ __global__ void __launch_bounds__(Chase<D, R, B, Groups>::kThreads, B > 32 ? 1 :
       return;
     }
     own.steps = static_cast<int>((batch.n - 1 - own.sweep + batch.b - 1) / batch.b);
-    if constexpr (Chase<D, R, B, Groups>::kAlone) {
+    if constexpr (Chase<D, R, B>::kAlone) {
       work_alone(chase, batch, own, flags, kept);
     } else if (role < 0) {
       work_on(chase, memory, batch, own, kept);
@@ -147,32 +145,26 @@ __global__ void __launch_bounds__(Chase<D, R, B, Groups>::kThreads, B > 32 ? 1 :
   }
 }
 
-template <class D, class R, int B, int Groups>
+template <class D, class R, int B>
 void launch_chase(CudaLane& lane, const SweepBatch& batch, D* band, Size ld, D* kept,
                   const ChaseFlags& flags) {
-  constexpr int threads = Chase<D, R, B, Groups>::kThreads;
+  constexpr int threads = Chase<D, R, B>::kThreads;
   int processors = 0, resident = 0;
   JAXMG_CUDA_CHECK(
       cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, lane.device()));
-  JAXMG_CUDA_CHECK(cudaOccupancyMaxActiveBlocksPerMultiprocessor(
-      &resident, chase_kernel<D, R, B, Groups>, threads, 0));
+  JAXMG_CUDA_CHECK(
+      cudaOccupancyMaxActiveBlocksPerMultiprocessor(&resident, chase_kernel<D, R, B>, threads, 0));
   // More sweeps than this are never under way: each is two steps behind the one before. One more
   // is about to begin.
   const Size together = ceil_div(ceil_div(batch.rows(), batch.b), Size{2}) + 2;
   const auto blocks = static_cast<unsigned>(
       std::min({batch.count, together, static_cast<Size>(resident) * processors}));
-  chase_kernel<D, R, B, Groups>
+  chase_kernel<D, R, B>
       <<<blocks, threads, 0, lane.stream()>>>(batch, band, ld, kept, flags, kLeastSquare<R>);
   JAXMG_CUDA_CHECK(cudaGetLastError());
 }
 
-std::atomic<int> chase_groups{8};
-
 }  // namespace
-
-void set_chase_groups(int groups) {
-  chase_groups = groups;
-}
 
 template <class T>
 void Cuda::chase(Lane& lane, const SweepBatch& batch, T* band, Size ld, T* v, void* work,
@@ -191,14 +183,9 @@ void Cuda::chase(Lane& lane, const SweepBatch& batch, T* band, Size ld, T* v, vo
   JAXMG_CUDA_CHECK(cudaMemsetAsync(
       numbers, 0, static_cast<std::size_t>(batch.count + 2) * sizeof(int), lane.stream()));
   if (batch.b <= 32) {
-    launch_chase<D, R, 32, 4>(lane, batch, on_device(band), ld, on_device(v), flags);
+    launch_chase<D, R, 32>(lane, batch, on_device(band), ld, on_device(v), flags);
   } else if (batch.b <= 64) {
-    if (kChaseIsLarge<D, 64> && chase_groups == 8) {
-      launch_chase<D, R, 64, kChaseGroups<D, 64>>(lane, batch, on_device(band), ld, on_device(v),
-                                                  flags);
-    } else {
-      launch_chase<D, R, 64, 4>(lane, batch, on_device(band), ld, on_device(v), flags);
-    }
+    launch_chase<D, R, 64>(lane, batch, on_device(band), ld, on_device(v), flags);
   } else {
     throw std::invalid_argument("chase: half width " + std::to_string(batch.b));
   }

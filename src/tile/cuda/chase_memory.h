@@ -6,25 +6,15 @@
 
 #include "core/types.h"
 
-namespace jaxmg::tile {
-
-// For comparisons: 4 or 8 groups of columns of large elements.
-void set_chase_groups(int groups);
-
-}  // namespace jaxmg::tile
-
 #ifdef __CUDACC__
 
 namespace jaxmg::tile {
 
-// Where elements are so large that registers are scarce there are more groups of columns, and no
-// warps beside those of the rows: they would cost these a quarter of their registers.
+inline constexpr int kChaseGroups = 4;  // of columns
+// Warps beside those of the rows: none where elements are so large that they would take registers
+// from these that there are not.
 template <class D, int B>
-inline constexpr bool kChaseIsLarge = sizeof(D) > 8 && B > 32;
-template <class D, int B>
-inline constexpr int kChaseGroups = kChaseIsLarge<D, B> ? 8 : 4;
-template <class D, int B>
-inline constexpr int kChaseHelpers = kChaseIsLarge<D, B> ? 0 : 2;  // warps
+inline constexpr int kChaseHelpers = sizeof(D) > 8 && B > 32 ? 0 : 2;
 inline constexpr int kAllDone = std::numeric_limits<int>::max();
 
 // What blocks tell each other: the next sweep to be taken, whether one has given up, and the steps
@@ -43,10 +33,10 @@ struct DrawnSweep {
 };
 
 // What the threads of a block share. B rows at most, in B / 32 halves.
-template <class D, int B, int Groups = kChaseGroups<D, B>>
+template <class D, int B>
 struct alignas(16) ChaseMemory {
   static constexpr int kHalves = B / 32;
-  static constexpr int kParts = Groups;
+  static constexpr int kParts = kChaseGroups;
   D v[B];                          // the last reflector
   D x[B];                          // the column that becomes the next one
   D below[kParts][B];              // parts of the block below times v

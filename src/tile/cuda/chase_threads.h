@@ -16,16 +16,16 @@
 namespace jaxmg::tile {
 
 // Thread (i, g) has row i of the blocks in the columns of group g.
-template <class D, class R, int B, int Groups = kChaseGroups<D, B>>
+template <class D, class R, int B>
 class Chase {
  public:
-  static constexpr int kParts = Groups;
+  static constexpr int kParts = kChaseGroups;
   static constexpr int kRowThreads = B * kParts;
   static constexpr bool kAlone = kChaseHelpers<D, B> == 0;
   static constexpr int kThreads = kRowThreads + 32 * kChaseHelpers<D, B>;
   static constexpr int kColumns = B / kParts;
   static constexpr int kHalves = B / 32;
-  using Memory = ChaseMemory<D, B, Groups>;
+  using Memory = ChaseMemory<D, B>;
 
   __device__ Chase(Memory& memory, const SweepBatch& batch, D* band, Size ld, R smallest)
       : s_(memory),
