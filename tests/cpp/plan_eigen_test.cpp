@@ -60,6 +60,21 @@ TEST(EigenPlan, ProductsByParts) {
   }
 }
 
+TEST(EigenPlan, NarrowBandsWhereTheChaseDecides) {
+  const auto band = [](DType type, Size n, Platform platform, bool vectors) {
+    return Plan(request(type, n, 2, platform, vectors ? n : 0)).tile();
+  };
+  for (const DType type : kTypes) {
+    const bool large = type == DType::c128;
+    EXPECT_EQ(band(type, 8192, Platform::cuda, false), 32);
+    EXPECT_EQ(band(type, 8192, Platform::cuda, true), large ? 32 : 64);
+    EXPECT_EQ(band(type, 16384, Platform::cuda, false), large ? 32 : 64);
+    EXPECT_EQ(band(type, 16384, Platform::cuda, true), 64);
+    EXPECT_EQ(band(type, 32768, Platform::cuda, false), 64);
+    EXPECT_EQ(band(type, 8192, Platform::cpu, false), 64);
+  }
+}
+
 // Nothing of n^2 elements is on every rank.
 TEST(EigenPlan, BuffersShrinkWithTheNumberOfRanks) {
   for (const DType type : kTypes) {
