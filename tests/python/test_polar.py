@@ -74,7 +74,8 @@ def steps(a, mesh):
 
 
 # The least singular value is looked for once, or twice or three times where it is small at first;
-# the null space of a singular matrix is filled, and the matrix is iterated with again.
+# the null space of a singular matrix is filled, and the matrix is iterated with again, for some
+# steps that depend on rounding.
 @pytest.mark.parametrize(
     "condition, most, factorisations",
     [
@@ -84,7 +85,7 @@ def steps(a, mesh):
         (1e6, 7, 7),
         (1e9, 9, 9),
         (1e14, 13, 14),
-        (np.inf, 18, 18),
+        (np.inf, 20, 22),
     ],
 )
 def test_number_of_steps(condition, most, factorisations):
