@@ -90,7 +90,9 @@
 //   factor_panel(lane, first, last, n, m, a, lda, position, info)
 //                    columns first .. last - 1, those before being done, of: of the n + m rows of a,
 //                    the first n <- their lower Cholesky factor L (what is above the diagonal loses
-//                    its meaning), the others <- (the others) inv(L)^H; info as for potrf
+//                    its meaning), the others <- (the others) inv(L)^H; info as for potrf. Runs of
+//                    columns of one panel follow each other in the lane, and nothing between them
+//                    uses its scratch
 //   inverse_block    edge of the blocks that getrf inverts; 0: triangular solves are better
 //   invert_lower(lane, n, l, ldl, x, ldx)
 //                    x <- inv(L), or nothing where solve_diagonal needs none

@@ -130,6 +130,8 @@ CudaLane::CudaLane(StreamPriority priority, std::shared_ptr<EventPool> events)
   JAXMG_CUDA_CHECK(cudaMalloc(reinterpret_cast<void**>(&library_info_), kAlignment));
   JAXMG_CUDA_CHECK(
       cudaDeviceGetAttribute(&multiprocessors_, cudaDevAttrMultiProcessorCount, device_));
+  JAXMG_CUDA_CHECK(
+      cudaDeviceGetAttribute(&shared_memory_, cudaDevAttrMaxSharedMemoryPerBlockOptin, device_));
   shared_ = is_shared_by_processes(device_);
 }
 

@@ -149,6 +149,8 @@ class CudaLane {
   bool alone() const { return alone_ && !shared_; }
   void set_alone(bool alone) { alone_ = alone; }
   int multiprocessors() const { return multiprocessors_; }
+  // Bytes that a thread block can have at most.
+  std::size_t shared_memory() const { return static_cast<std::size_t>(shared_memory_); }
   // Multiprocessors that such kernels had better do with, all of them at first.
   int blocks() const { return blocks_ > 0 ? blocks_ : multiprocessors_; }
   void set_blocks(int blocks) { blocks_ = blocks; }
@@ -192,6 +194,7 @@ class CudaLane {
   bool alone_ = false;
   bool shared_ = false;  // with other processes
   int multiprocessors_ = 0;
+  int shared_memory_ = 0;
   int blocks_ = 0;
   void* mailbox_ = nullptr;
   Size mailbox_bytes_ = 0;

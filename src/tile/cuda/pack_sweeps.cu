@@ -199,7 +199,7 @@ void pack_blocks(CudaLane& lane, const SweepPasses& passes, const D* v, double* 
 
 template <class T>
 void Cuda::pack_sweeps(Lane& lane, const SweepBatch& batch, const T* v, T* packed) {
-  if (batch.count > 0 && !with_sweep_tiles(batch, [&](auto quarter) {
+  if (batch.count > 0 && !with_sweep_tiles(lane, batch, [&](auto quarter) {
         pack_blocks<decltype(quarter)::value>(lane, sweep_passes(batch), on_device(v),
                                               reinterpret_cast<double*>(packed));
       })) {

@@ -343,7 +343,7 @@ template <class T>
 void Cuda::factor_panel(Lane& lane, Size first, Size last, Size n, Size m, T* a, Size lda,
                         Size position, Info* info) {
   if constexpr (!is_complex_v<T>) {
-    if (n >= kRowTile && lane.has_scratch(triangle_bytes(dtype_of<T>, n))) {
+    if (factors_tile<T>(lane, n)) {
       return factor_real_panel<T>(lane, first, last, n, m, a, lda, position, info);
     }
   }

@@ -9,6 +9,19 @@ namespace jaxmg::tile {
 // Edge of the blocks that both work in, and of the smallest tile that they take.
 inline constexpr Size kRowBlock = 64;
 inline constexpr Size kRowTile = 2 * kRowBlock;
+// Slots of 32 columns in shared memory: a ring of three for the factors of products, and two for
+// each of two blocks. Rows of a column are a little apart, see kBlockPitch.
+inline constexpr int kRowSlots = 3;
+template <class R>
+inline constexpr std::size_t kRowMemory = sizeof(R) * (2 * kRowSlots + 4) * 32 *
+                                          (static_cast<std::size_t>(kRowBlock) + 4);
+
+// Whether there is a factor_tile for tiles of this edge, on this device.
+template <class R>
+bool factors_tile(const CudaLane& lane, Size n) {
+  return n >= kRowTile && lane.shared_memory() >= kRowMemory<R> &&
+         lane.has_scratch(triangle_bytes(dtype_of<R>, n));
+}
 
 // What is left of a factored tile in a lane's scratch until anything else uses that: the inverses
 // of the blocks on its diagonal, one behind the other, with zeros above the diagonal and beyond the

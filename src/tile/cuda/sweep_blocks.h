@@ -55,10 +55,14 @@ struct SweepPasses {
   }
 };
 
-// body(Q) and true, if there are kernels for bands of this width.
+// Shared memory that the kernels for tiles may take: a thread block of compute capability 9.0 has
+// it.
+inline constexpr std::size_t kSweepMemory = 227 * 1024;
+
+// body(Q) and true, if there are kernels for bands of this width, and on this device.
 template <class Body>
-bool with_sweep_tiles(const SweepBatch& batch, const Body& body) {
-  if (batch.b != 2 * batch.size || batch.first % 2 != 0) {
+bool with_sweep_tiles(const CudaLane& lane, const SweepBatch& batch, const Body& body) {
+  if (batch.b != 2 * batch.size || batch.first % 2 != 0 || lane.shared_memory() < kSweepMemory) {
     return false;
   }
   switch (batch.b) {

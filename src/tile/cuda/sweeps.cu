@@ -177,7 +177,7 @@ void apply_blocks(CudaLane& lane, const SweepPasses& passes, double* packed, Siz
 template <class T>
 void Cuda::apply_sweeps(Lane& lane, const SweepBatch& batch, T* packed, Size columns, T* x,
                         Size ldx, T* products, Info* info) {
-  if (batch.count > 0 && columns > 0 && !with_sweep_tiles(batch, [&](auto quarter) {
+  if (batch.count > 0 && columns > 0 && !with_sweep_tiles(lane, batch, [&](auto quarter) {
         apply_blocks<decltype(quarter)::value>(lane, sweep_passes(batch),
                                                reinterpret_cast<double*>(packed), columns,
                                                on_device(x), ldx, info);

@@ -26,7 +26,7 @@ namespace {
 constexpr int kEdge = kBlockEdge;
 constexpr int kDepth = kBlockDepth;
 constexpr int kSlot = kBlockSlot;
-constexpr int kSlots = 3;  // of the ring
+constexpr int kSlots = kRowSlots;  // of the ring
 // Product of the Frobenius norms of a block and of its inverse (64 for an identity) up to which
 // products with the inverse need no correction.
 constexpr double kGood = 512;
@@ -215,7 +215,8 @@ __global__ void __launch_bounds__(kThreads, 1)
 
 template <class R>
 void factor_tile(CudaLane& lane, Size n, Size m, R* a, Size lda, Size position, Info* info) {
-  constexpr int bytes = static_cast<int>(sizeof(R)) * (2 * kSlots + 4) * kSlot;
+  constexpr std::size_t bytes = kRowMemory<R>;
+  static_assert(bytes == sizeof(R) * (2 * kSlots + 4) * kSlot);
   allow_shared_memory(factor_tile_kernel<R>, bytes);
   const auto inverses = tile_inverses<R>(lane, n);
   const Size blocks = ceil_div(n, kRowBlock);
