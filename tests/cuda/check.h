@@ -43,6 +43,12 @@ class Group {
     expect(value <= limit, what + numbers);
   }
 
+  // Residuals in native arithmetic and by half-precision parts, up to a slack.
+  void expect_as_native(double native, double by_parts, double slack, const std::string& what) {
+    expect_small(by_parts, 25, what + " residual");
+    expect_small(by_parts, 8 * native + slack, what + " beside native");
+  }
+
   static std::atomic<int>& total_failures() {
     static std::atomic<int> total{0};
     return total;

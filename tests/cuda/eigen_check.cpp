@@ -234,13 +234,10 @@ void time_type(int devices, Size n, Size tile, Precision precision = Precision::
         StageTimes times(gpu.context.lanes().update);
         const double seconds = solve<T>(gpu, plan, wanted, a.get(), w.get(), a.get(), info.get(),
                                         turn == 2 ? &times : nullptr);
-        gpu.comm.barrier();
-        for (int r = 0; turn == 2 && r < devices; ++r) {
-          if (r == me) {
-            times.print("  rank " + std::to_string(me));
-          }
-          gpu.comm.barrier();
+        if (turn == 2) {
+          gpu.in_turn([&] { times.print("  rank " + std::to_string(me)); });
         }
+        gpu.comm.barrier();
         if (me == 0) {
           std::printf("syevd %s n %lld on %d: %s %.3f s, %.2f matrices in all\n",
                       type_name<T>().c_str(), static_cast<long long>(n), devices,

@@ -215,12 +215,7 @@ void time_type(int devices, Size m, Size n, Size nrhs, Size tile) {
     }
     StageTimes times(lane);
     solve(times);
-    for (int turn = 0; turn < devices; ++turn) {
-      gpu.comm.barrier();
-      if (turn == me) {
-        times.print("  rank " + std::to_string(me));
-      }
-    }
+    gpu.in_turn([&] { times.print("  rank " + std::to_string(me)); });
   });
 }
 

@@ -17,6 +17,17 @@ namespace jaxmg::test {
 struct GpuRank {
   PeerCommunicator& comm;
   tile::DeviceContext& context;
+
+  // Calls f on one rank after the other, when all have come.
+  template <class F>
+  void in_turn(const F& f) const {
+    for (int turn = 0; turn < comm.size(); ++turn) {
+      comm.barrier();
+      if (turn == comm.rank()) {
+        f();
+      }
+    }
+  }
 };
 
 using GpuProgram = std::function<void(GpuRank&)>;

@@ -213,14 +213,11 @@ void check_factors(Group& group, int devices, int ranks, Size m, Size n, Size ti
     run.call(run.request(Routine::orgqr, k), [&](Rank<Cuda>& rank) {
       qr_form<Cuda, T>(rank, work.get(), aux.get(), info.get(), k, form.get(), triangle.get());
     });
-    for (int turn = 0; turn < ranks; ++turn) {
-      gpu.comm.barrier();
-      if (turn == me) {
-        q.put(me, form.download());
-        r.put(me, triangle.download());
-        group.expect(info.download()[0].kind == 0, "factored");
-      }
-    }
+    gpu.in_turn([&] {
+      q.put(me, form.download());
+      r.put(me, triangle.download());
+      group.expect(info.download()[0].kind == 0, "factored");
+    });
   });
   const std::string name = std::to_string(m) + " x " + std::to_string(n) + " ranks " +
                            std::to_string(ranks) + " tile " + std::to_string(tile) + " kind " +
@@ -326,12 +323,7 @@ void time_type(int devices, Size m, Size n, Size tile) {
     }
     TaskTimes times(lanes);
     factor_observed(times);
-    for (int turn = 0; turn < devices; ++turn) {
-      gpu.comm.barrier();
-      if (turn == me) {
-        times.print("  rank " + std::to_string(me));
-      }
-    }
+    gpu.in_turn([&] { times.print("  rank " + std::to_string(me)); });
   });
 }
 

@@ -7,6 +7,7 @@
 #include "tile/cpu/blas.h"
 #include "tile/cpu/cpu.h"
 #include "tile/cpu/cut.h"
+#include "tile/cpu/element.h"
 #include "tile/cpu/pool.h"
 #include "tile/cpu/spread.h"
 
@@ -14,17 +15,9 @@ namespace jaxmg::tile {
 namespace {
 
 template <class T>
-T conjugate(T x) {
-  if constexpr (is_complex_v<T>) {
-    return std::conj(x);
-  } else {
-    return x;
-  }
-}
-template <class T>
 void conjugate(Size n, T* x) {
   if constexpr (is_complex_v<T>) {
-    std::transform(x, x + n, x, [](T value) { return conjugate(value); });
+    std::transform(x, x + n, x, [](T value) { return tile::conjugate(value); });
   }
 }
 

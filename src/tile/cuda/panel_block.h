@@ -11,11 +11,6 @@
 
 namespace jaxmg::tile {
 
-inline constexpr int kBlockEdge = static_cast<int>(kRowBlock);
-inline constexpr int kBlockDepth = 32;              // columns of a slot in shared memory
-inline constexpr int kBlockPitch = kBlockEdge + 4;  // keeps lanes that read together apart
-inline constexpr int kBlockSlot = kBlockDepth * kBlockPitch;
-
 // A 64 x 64 block in the registers of a thread block: 8 warps have 16 x 32 elements each.
 class Block {
  public:

@@ -28,8 +28,8 @@ namespace {
 constexpr int kEdge = kBlockEdge;
 constexpr int kDepth = kBlockDepth;
 constexpr int kSlot = kBlockSlot;
-constexpr int kSlots = kRowSlots;  // of the ring
-constexpr Size kColumns = 512;     // of one launch: later ones get a product of the library before
+constexpr int kSlots = kRingSlots;  // of the ring
+constexpr Size kColumns = 512;      // of one launch: later ones get a product of the library before
 
 // The operands of a thread block's products, in the order in which they are needed.
 template <class R>
@@ -139,7 +139,6 @@ void solve_panel_rows(CudaLane& lane, Size m, Size first, Size last, Size n, con
     return;
   }
   constexpr std::size_t bytes = kRowMemory<R>;
-  static_assert(bytes == sizeof(R) * (2 * kSlots + 4) * kSlot);
   allow_shared_memory(solve_rows_of_panel_kernel<R>, bytes);
   const auto known = tile_inverses<R>(lane, n);
   const auto blocks = static_cast<unsigned>(ceil_div(m, kRowBlock));

@@ -9,12 +9,15 @@ namespace jaxmg::tile {
 // Edge of the blocks that both work in, and of the smallest tile that they take.
 inline constexpr Size kRowBlock = 64;
 inline constexpr Size kRowTile = 2 * kRowBlock;
-// Slots of 32 columns in shared memory: a ring of three for the factors of products, and two for
-// each of two blocks. Rows of a column are a little apart, see kBlockPitch.
-inline constexpr int kRowSlots = 3;
+// Their shared memory is slots of some columns of a block: a ring of three for both factors of
+// products, and two for each of two blocks.
+inline constexpr int kBlockEdge = static_cast<int>(kRowBlock);
+inline constexpr int kBlockDepth = 32;              // columns of a slot
+inline constexpr int kBlockPitch = kBlockEdge + 4;  // keeps lanes that read together apart
+inline constexpr int kBlockSlot = kBlockDepth * kBlockPitch;
+inline constexpr int kRingSlots = 3;
 template <class R>
-inline constexpr std::size_t kRowMemory = sizeof(R) * (2 * kRowSlots + 4) * 32 *
-                                          (static_cast<std::size_t>(kRowBlock) + 4);
+inline constexpr std::size_t kRowMemory = sizeof(R) * (2 * kRingSlots + 4) * kBlockSlot;
 
 // Whether there is a factor_tile for tiles of this edge, on this device.
 template <class R>

@@ -8,14 +8,13 @@
 
 #include <algorithm>
 
-#include "tile/cuda/cuda.h"
+#include "tile/cuda/halves.h"
 #include "tile/cuda/launch.h"
 
 namespace jaxmg::tile {
 namespace {
 
-constexpr float kScale = 1024;  // that of Cuda::split
-constexpr Size kSlice = 8192;   // rows
+constexpr Size kSlice = 8192;  // rows
 
 // dst <- hi, dst + block <- lo of the scaled elements.
 __global__ void __launch_bounds__(kThreads)
@@ -24,7 +23,7 @@ __global__ void __launch_bounds__(kThreads)
   const Size step = static_cast<Size>(gridDim.x) * kThreads;
   for (Size j = blockIdx.y; j < n; j += gridDim.y) {
     for (Size i = static_cast<Size>(blockIdx.x) * kThreads + threadIdx.x; i < m; i += step) {
-      const float x = kScale * src[i + j * lds];
+      const float x = kSplitScale * src[i + j * lds];
       const __half hi = __float2half_rn(x);
       dst[i + j * ldd] = hi;
       dst[i + j * ldd + block] = __float2half_rn(x - __half2float(hi));
@@ -45,7 +44,7 @@ void Cuda::multiply_split_adjoint(Lane& lane, Size m, Size n, Size k, const Half
   split_pair_kernel<<<grid, kThreads, 0, lane.stream()>>>(
       m, n, b, ldb, reinterpret_cast<__half*>(parts), lda, block);
   JAXMG_CUDA_CHECK(cudaGetLastError());
-  const float alpha = 1 / (kScale * kScale);
+  const float alpha = 1 / (kSplitScale * kSplitScale);
   const auto add = [&](const Half* left, const Half* right, Size rows, float beta) {
     JAXMG_CUDA_CHECK(cublasGemmEx_64(lane.blas(), CUBLAS_OP_T, CUBLAS_OP_N, k, n, rows, &alpha,
                                      left, CUDA_R_16F, lda, right, CUDA_R_16F, lda, &beta, c,

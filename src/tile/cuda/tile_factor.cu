@@ -26,7 +26,7 @@ namespace {
 constexpr int kEdge = kBlockEdge;
 constexpr int kDepth = kBlockDepth;
 constexpr int kSlot = kBlockSlot;
-constexpr int kSlots = kRowSlots;  // of the ring
+constexpr int kSlots = kRingSlots;  // of the ring
 // Product of the Frobenius norms of a block and of its inverse (64 for an identity) up to which
 // products with the inverse need no correction.
 constexpr double kGood = 512;
@@ -204,7 +204,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   }
   if (!below) {
     double* const room = reinterpret_cast<double*>(shared);
-    static_assert(kBlockFactorRoom * sizeof(double) <= (2 * kSlots + 4) * kSlot * sizeof(R));
+    static_assert(kBlockFactorRoom * sizeof(double) <= kRowMemory<R>);
     d.for_each([&](int i, int j, double e) { room[j * kStripPitch + i] = e; });
     __syncthreads();
     factor_diagonal(row, b, room, position, info);
@@ -216,7 +216,6 @@ __global__ void __launch_bounds__(kThreads, 1)
 template <class R>
 void factor_tile(CudaLane& lane, Size n, Size m, R* a, Size lda, Size position, Info* info) {
   constexpr std::size_t bytes = kRowMemory<R>;
-  static_assert(bytes == sizeof(R) * (2 * kSlots + 4) * kSlot);
   allow_shared_memory(factor_tile_kernel<R>, bytes);
   const auto inverses = tile_inverses<R>(lane, n);
   const Size blocks = ceil_div(n, kRowBlock);
