@@ -66,6 +66,11 @@ TEST(EigenPlan, NarrowBandsWhereTheChaseDecides) {
   };
   for (const DType type : kTypes) {
     const bool large = type == DType::c128;
+    for (const Size n : {256, 1024, 2048, 4096}) {
+      EXPECT_EQ(band(type, n, Platform::cuda, true), 32);
+      EXPECT_EQ(band(type, n, Platform::cuda, false), 32);
+    }
+    EXPECT_EQ(band(type, 2048, Platform::cpu, true), 64);
     EXPECT_EQ(band(type, 8192, Platform::cuda, false), 32);
     EXPECT_EQ(band(type, 8192, Platform::cuda, true), large ? 32 : 64);
     EXPECT_EQ(band(type, 16384, Platform::cuda, false), large ? 32 : 64);

@@ -262,7 +262,7 @@ struct Cuda {
   template <class R>
   static void gather_rows(Lane& lane, Size m, const Size* index, Size n, const R* src, Size lds,
                           R* dst, Size ldd, void* work);
-  static constexpr Size tridiagonal_leaf = 64;
+  static constexpr Size tridiagonal_leaf = 16;
   static constexpr Size merge_alone = 1024;
   static constexpr Size merge_whole = 512;
   template <class R>
