@@ -231,8 +231,9 @@ class Resolved:
         return dataclasses.replace(self, library=False).on_one_rank
 
     def by_library(self) -> Resolved:
-        """The same by JAX's own solvers, which leave nothing beside the factor."""
-        return dataclasses.replace(self, aux_count=1, library=True)
+        """The same by JAX's own solvers; what a Cholesky factor leaves beside it is A."""
+        kept = self.n * self.n if self.routine == "potrf" else 1
+        return dataclasses.replace(self, aux_count=-(-kept // self.layout.ranks), library=True)
 
     @functools.cached_property
     def low(self) -> Resolved:

@@ -7,8 +7,8 @@ is read, statuses, NaN after a failure, derivatives.
 These functions stand for operations of one device, with whole matrices. The factors that they make
 are used by nobody else and have a form of their own:
 
-    Cholesky  work = L with A = L L^H, or A itself if that failed
-    LU        work = L and U, pivots = rows of A^T in the order of elimination: A^T[pivots] = L U
+    Cholesky  work = L with A = L L^H, aux = A, which is kept only if failures are to be located
+    LU        work = L and U, pivots = p, p^-1 with A^T[p] = L U
     QR        work and aux = Q and R, the larger one first
 """
 
@@ -125,8 +125,7 @@ def potrf(r: Any, a: Array) -> list[Array]:
     factor = lax.linalg.cholesky(lower, symmetrize_input=False)
     failed = ~jnp.isfinite(jnp.real(jnp.diagonal(factor))).all()
     info = _report(_first(*faults, (failed, errors.NOT_POSITIVE_DEFINITE)), r.n)
-    work = jnp.where(info[0] == 0, factor, a)
-    return [work, jnp.zeros((r.aux_count,), a.dtype), info]
+    return [factor, a.reshape(-1), info]
 
 
 def potrs(
@@ -159,7 +158,8 @@ def locate(r: Any, work: Array, aux: Array, info: Array) -> list[Array]:
         position = jnp.where(place[0] == errors.NOT_POSITIVE_DEFINITE, place[1], r.n)
         return info.at[1].set(position)
 
-    return [work, lax.cond(info[0] > 0, found, lambda _, info: info, work, info)]
+    a = aux.reshape(r.n, r.n)
+    return [work, lax.cond(info[0] > 0, found, lambda _, info: info, a, info)]
 
 
 # --- LU --------------------------------------------------------------------------------------
@@ -171,8 +171,10 @@ def getrf(r: Any, a: Array, *, natural: bool) -> list[Array]:
     zero = jnp.diagonal(factors) == 0
     faults = ((~jnp.isfinite(_size(a)), errors.NON_FINITE), (zero.any(), errors.SINGULAR))
     info = _report(_first(*faults), jnp.argmax(zero) + 1)
-    pivots = jnp.tile(order.astype(jnp.int32), 2)
-    return [factors, jnp.zeros((r.aux_count,), a.dtype), pivots, info]
+    order = order.astype(jnp.int32)
+    place = jnp.zeros_like(order).at[order].set(lax.iota(jnp.int32, r.n), unique_indices=True)
+    aux = jnp.zeros((r.aux_count,), a.dtype)
+    return [factors, aux, jnp.concatenate([order, place]), info]
 
 
 def getrs(
@@ -186,14 +188,13 @@ def getrs(
     replicated: bool,
     transpose: bool,
 ) -> list[Array]:
-    order = pivots[: r.n]
-    if transpose:  # A^T x = b:  L U x = b[order]
-        x = _triangular(work, b[order], lower=True, unit_diagonal=True)
+    if transpose:  # A^T x = b:  L U x = b[p]
+        x = _triangular(work, b[pivots[: r.n]], lower=True, unit_diagonal=True)
         x = _triangular(work, x, lower=False)
-    else:  # A x = b:  U^T L^T x[order] = b
+    else:  # A x = b:  U^T L^T x[p] = b
         x = _triangular(work, b, lower=False, transpose_a=True)
         x = _triangular(work, x, lower=True, transpose_a=True, unit_diagonal=True)
-        x = jnp.zeros_like(x).at[order].set(x, unique_indices=True)
+        x = x[pivots[r.n :]]
     return [_unless_failed(info, x)]
 
 

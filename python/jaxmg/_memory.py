@@ -292,15 +292,15 @@ def gram_fits(r: QrLayout, nrhs: int) -> bool:
 
 def check_qr_memory(
     routine: str, r: QrLayout, nrhs: int, *, in_place: bool, stages: str = ""
-) -> None:
-    """Refuses what cannot fit and warns of what hardly does; see check_memory."""
+) -> bool:
+    """Refuses what cannot fit and warns of what hardly does; as check_memory."""
     stages = stages or (routine if routine in STAGES else "least_squares")
     needed = _qr_needed(stages, r, nrhs, in_place)
     if needed < NEGLIGIBLE:
-        return
+        return True
     free, source = available(r.layout.platform, r.layout.ranks)
     if free == 0 or needed <= WARN_ABOVE * free:
-        return
+        return False
     if needed <= free:
         warnings.warn(
             f"{routine}: a {r.m} x {r.n} {r.dtype} matrix takes {human(needed)} of {human(free)} "
@@ -308,7 +308,7 @@ def check_qr_memory(
             JaxMgWarning,
             stacklevel=3,
         )
-        return
+        return False
     raise InsufficientMemoryError(
         f"{routine}: a {r.m} x {r.n} {r.dtype} matrix needs {human(needed)} on each of "
         f"{r.layout.ranks} devices, which have {human(free)} ({source}). Use more devices, a "

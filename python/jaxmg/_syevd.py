@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from typing import Any
 
 import jax.numpy as jnp
@@ -21,7 +22,9 @@ from ._gather import small_eigenproblem
 from ._layout import MIXED, AnyMesh
 from ._matmul import Ring
 from ._matrix_operand import prepare_matrix
+from ._memory import NEGLIGIBLE
 from ._preparation import Specs
+from ._prepared import Prepared, signature
 from ._resolve import is_concrete
 from ._spectral_memory import check_bytes, eigen_bytes
 
@@ -81,6 +84,8 @@ def decompose(call: EigenCall, a: Array) -> Results:
 
 eigen: Program[ResolvedEig, Wanted] = Program("syevd", decompose)
 
+_prepared: Prepared[EigenCall] = Prepared()
+
 
 def prepare_eigen(
     routine: str,
@@ -134,13 +139,17 @@ def prepare_eigen(
     first, last = (0, size - 1) if subset is None else subset
     count = last - first + 1
 
-    def needed(_: int, n: int) -> int:
-        return eigen_bytes(
-            layout, n, r.dtype, min(count, n) if vectors else 0, not in_place, backend, r.precision
-        )
+    call = Call(r, operand, Wanted(vectors, first, count))
+    needed = functools.partial(_bytes_needed, call, not in_place)
+    check_bytes(routine, layout, size, size, r.dtype, lambda _, n: needed(n))
+    return call, a
 
-    check_bytes(routine, layout, size, size, r.dtype, needed)
-    return Call(r, operand, Wanted(vectors, first, count)), a
+
+def _bytes_needed(call: EigenCall, kept: bool, n: int) -> int:
+    """Of such a call for a matrix of size n, on one device."""
+    r, wanted = call.r, call.wanted
+    count = min(wanted.count, n) if wanted.vectors else 0
+    return eigen_bytes(r.layout, n, r.dtype, count, kept, r.backend, r.precision)
 
 
 def syevd(
@@ -219,22 +228,29 @@ def syevd(
         [1.0, 3.0]
     """
     given = a
-    call, a = prepare_eigen(
-        "syevd",
-        a,
-        T_A,
-        mesh=mesh,
-        in_specs=in_specs,
-        matrix_specs=matrix_specs,
-        pad=pad,
-        lower=lower,
-        n=n,
-        vectors=return_eigenvectors,
-        in_place=donate or not is_concrete(a),
-        backend=check_backend("syevd", backend),
-        precision=precision,
-    )
-    call = dataclasses.replace(call, report=check)
+    options = (T_A, mesh, in_specs, matrix_specs, pad, lower, n, precision, backend, donate)
+    key = signature(a, None, (*options, return_eigenvectors, check))
+    call = _prepared.get(key)
+    if call is None:
+        in_place = donate or not is_concrete(a)
+        call, a = prepare_eigen(
+            "syevd",
+            a,
+            T_A,
+            mesh=mesh,
+            in_specs=in_specs,
+            matrix_specs=matrix_specs,
+            pad=pad,
+            lower=lower,
+            n=n,
+            vectors=return_eigenvectors,
+            in_place=in_place,
+            backend=check_backend("syevd", backend),
+            precision=precision,
+        )
+        call = dataclasses.replace(call, report=check)
+        if a is given and _bytes_needed(call, not in_place, call.r.n) < NEGLIGIBLE:
+            _prepared.put(key, call)
     out = eigen(call, a, given=given if donate else None, check=check)
     results = [out.values]
     if return_eigenvectors:

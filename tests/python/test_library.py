@@ -309,4 +309,4 @@ def test_what_is_left_to_the_engine(monkeypatch):
 
 def test_the_plan_says_so():
     assert jaxmg.plan("potrs", 64, "float64", mesh=4).path == "gathered"
-    assert jaxmg.plan("potrs", 2048, "float64", mesh=4).path == "distributed"
+    assert jaxmg.plan("potrs", 20000, "float64", mesh=4).path == "distributed"
