@@ -22,9 +22,13 @@ __device__ inline unsigned in_block(unsigned here, unsigned block) {
   return there;
 }
 
-// Barriers for one arrival each; before the blocks meet for the first time.
-__device__ inline void init_barrier(unsigned barrier) {
-  asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(barrier) : "memory");
+// Barriers for one arrival each; by one thread, before the blocks meet for the first time.
+template <int kCount>
+__device__ void init_barriers(const unsigned long long (&barriers)[kCount]) {
+  for (const unsigned long long& barrier : barriers) {
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(shared_address(&barrier))
+                 : "memory");
+  }
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
 // The arrival: so many bytes are to come.
@@ -50,11 +54,14 @@ __device__ inline void store_in_block(unsigned to, float x, unsigned barrier) {
       "r"(__float_as_uint(x)), "r"(barrier)
       : "memory");
 }
-__device__ inline void store_in_block(unsigned to, double x, unsigned barrier) {
+__device__ inline void store_in_block(unsigned to, unsigned long long x, unsigned barrier) {
   asm volatile(
       "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.b64 [%0], %1, [%2];" ::"r"(to),
-      "l"(__double_as_longlong(x)), "r"(barrier)
+      "l"(x), "r"(barrier)
       : "memory");
+}
+__device__ inline void store_in_block(unsigned to, double x, unsigned barrier) {
+  store_in_block(to, static_cast<unsigned long long>(__double_as_longlong(x)), barrier);
 }
 template <class R>
 __device__ void store_in_block(unsigned to, DeviceComplex<R> x, unsigned barrier) {

@@ -91,7 +91,7 @@ __device__ void add_sums(Memory& shared, int j, R smallest) {
 
 template <class D, class R, int kRows, int kSpans>
 __global__ void __launch_bounds__(kGridThreads, 1)
-    cluster_panel_kernel(const GridPanel<D> p, R smallest) {
+    cluster_panel_kernel([[maybe_unused]] const GridPanel<D> p, [[maybe_unused]] R smallest) {
 #if __CUDA_ARCH__ >= 900 || !defined(__CUDA_ARCH__)
   constexpr int block_rows = kRows * kGridWarps;
   static_assert(block_rows >= kGridColumns);  // pivots lie in the first block
@@ -99,8 +99,8 @@ __global__ void __launch_bounds__(kGridThreads, 1)
   __shared__ ClusterMemory<D, R, kRows> shared;
   const int warp = static_cast<int>(threadIdx.x) / 32;
   const int lane = static_cast<int>(threadIdx.x) % 32;
-  if (threadIdx.x < 2) {
-    init_barrier(shared_address(&shared.arrived[threadIdx.x]));
+  if (threadIdx.x == 0) {
+    init_barriers(shared.arrived);
   }
   await_predecessor();
   GridRows<D, R, kRows, kSpans> rows;
