@@ -135,7 +135,9 @@ class TridiagonalVectors {
     // Of large merges each rank finds the roots at its own rows.
     const bool shared = rank_.comm.size() > 1 && level.size > Device::merge_alone;
     const Size from = shared ? begin_ : 0, to = shared ? end_ : n_;
-    Device::template fill<double>(lane_, 2 * n_, 1, 0, 0, state_.tau, 2 * n_);
+    if (shared) {
+      Device::template fill<double>(lane_, 2 * n_, 1, 0, 0, state_.tau, 2 * n_);
+    }
     Device::secular_roots(lane_, level, state_, from, to);
     if (shared) {
       all_sum(state_.tau, 2 * n_ + 1);
