@@ -10,7 +10,7 @@ from typing import Any
 import jax.numpy as jnp
 from jax import Array
 
-from . import _calls
+from . import _calls, _library
 from ._batching import batch_factor_operation
 from ._layout import BACKENDS, SPLIT, Layout, entries
 from ._operands import pad_rows
@@ -33,6 +33,8 @@ class ResolvedEig:
         backend: who does the work: "native" or "cusolvermg".
         precision: 0: products in the element type; 1: float32 by half-precision parts where the
             engine has them.
+        gathered: whether every device works on all of the matrix by itself; see _gather.
+        library: whether JAX's own solver does it; see _library.
     """
 
     layout: Layout
@@ -44,6 +46,8 @@ class ResolvedEig:
     room: int = 0
     backend: str = "native"
     precision: int = 0
+    gathered: bool = False
+    library: bool = False
 
     # A batch may be spread over the devices: results are whole matrices, not parts of a factor.
     exposed = False
@@ -74,7 +78,7 @@ class ResolvedEig:
     @functools.cached_property
     def on_one_rank(self) -> ResolvedEig:
         """The same eigenproblem on a single device."""
-        return resolve_eig(
+        one = resolve_eig(
             Layout(platform=self.layout.platform),
             self.n,
             self.dtype,
@@ -84,6 +88,7 @@ class ResolvedEig:
             backend=self.backend,
             precision=self.precision,
         )
+        return dataclasses.replace(one, library=self.library)
 
 
 def by_parts(dtype: str, platform: str, backend: str, precision: int) -> int:
@@ -191,6 +196,7 @@ syevd_p = define(
     "jaxmg_syevd",
     Operation(
         block=_block,
+        library=_library.syevd,
         one_device=_one_device,
         pad=lambda r, a, **_: [pad_rows(a, r.padded_rows)],
         specs=_specs,

@@ -8,16 +8,21 @@ processes nothing is gathered, since machines with different profiles would not 
 
 from __future__ import annotations
 
+import dataclasses
 import os
 
 import jax
 
-from . import _model, _profile
-from ._layout import SPLIT, Resolved
+from . import _library, _model, _profile
+from ._eig_primitives import ResolvedEig
+from ._layout import RELABELLED, SPLIT, Layout, Resolved
+from ._qr_layout import QrLayout
 
 VARIABLE = "JAXMG_GATHER_BELOW"
 # No matrix above this is gathered by itself: memory for copies is not what users expect to need.
 MOST = {"cuda": 8192, "cpu": 1024}
+# With several devices the engine is ahead from here on.
+_MOST_FOR_LIBRARY = 2048
 
 # Factorisations that can be gathered, and what is done with them.
 _SOLVES = {"potrf": "potrs", "getrf": "lu_solve"}
@@ -31,7 +36,9 @@ def set_gather_below(n: int | None) -> None:
     Args:
         n: the largest such size; 0: no matrix is. None: the plan decides, or the environment
             variable JAXMG_GATHER_BELOW if it is set. Calls with T_A, calls inside `shard_map` and
-            programs that are compiled already are not affected.
+            programs that are compiled already are not affected. On CUDA devices JAX's own solvers
+            do the smallest problems, on each device for itself, which JAXMG_LIBRARY_BELOW bounds
+            (0: never).
 
     Raises:
         ValueError: n is negative or not an integer.
@@ -54,12 +61,22 @@ def setting() -> int | None:
     return int(text)
 
 
-def threshold(dtype: str, ranks: int, platform: str, precision: int, routine: str = "potrs") -> int:
-    """The largest n that is gathered when the tile is left to the plan."""
+def threshold(
+    dtype: str,
+    ranks: int,
+    platform: str,
+    precision: int,
+    routine: str = "potrs",
+    library: str = "",
+) -> int:
+    """The largest n that is gathered when the tile is left to the plan.
+
+    `library`: what the call is to those solvers of JAX that may take it over on each device.
+    """
     chosen = setting()
     if chosen is not None:
         return chosen if ranks > 1 else 0
-    return _model.gather_below(
+    found = _model.gather_below(
         dtype,
         ranks,
         _profile.present(platform),
@@ -67,16 +84,62 @@ def threshold(dtype: str, ranks: int, platform: str, precision: int, routine: st
         most=MOST[platform],
         routine=routine,
     )
+    return max(found, _for_library(library, dtype, ranks, platform))
 
 
-def small(r: Resolved, tile: int) -> Resolved:
-    """`r`, gathered if it is small and the user did not name a tile."""
+def _for_library(routine: str, dtype: str, ranks: int, platform: str) -> int:
+    """The largest n that is gathered for the sake of JAX's own solver."""
+    known = _library.below(routine, dtype, platform)
+    return min(known, _MOST_FOR_LIBRARY) if ranks > 1 else 0
+
+
+def _stays(layout: Layout, n: int, tile: int, backend: str) -> bool:
+    """Whether there is nothing to choose, whatever the size."""
+    if layout.kind == "manual" or tile > 0 or n == 0 or backend != "native":
+        return True
+    return layout.kind == "dist" and jax.process_count() > 1
+
+
+def small(r: Resolved, tile: int, routine: str = "") -> Resolved:
+    """`r`, gathered or by JAX's own solver if it is small and the user did not name a tile."""
     layout = r.layout
-    if layout.kind != "dist" or tile > 0 or r.n == 0 or jax.process_count() > 1:
+    if _stays(layout, r.n, tile, r.backend) or r.routine not in _SOLVES:
         return r
-    if r.backend != "native" or r.routine not in _SOLVES:
+    # Those that users hold, and those that make another one, are the engine's.
+    own = r.exposed or r.mixed or r.order != RELABELLED
+    library = "" if own else routine
+    if layout.kind == "dist" and layout.ranks > 1:
+        solve = _SOLVES[r.routine]
+        args = (r.dtype, layout.ranks, layout.platform, r.precision, solve, library)
+        if r.n > threshold(*args):
+            return r
+        r = r.to_gathered()
+    known = _library.below(library, r.dtype, layout.platform)
+    return r.by_library() if r.n <= known else r
+
+
+def small_eigenproblem(r: ResolvedEig, tile: int, vectors: bool) -> ResolvedEig:
+    """As :func:`small`; gathered for JAX's own solver, or if the user wants that."""
+    layout = r.layout
+    if _stays(layout, r.n, tile, r.backend):
         return r
-    routine = _SOLVES[r.routine]
-    if r.n > threshold(r.dtype, layout.ranks, layout.platform, r.precision, routine):
+    name = "syevd" if vectors else "eigenvalues"
+    known = _library.below(name, r.dtype, layout.platform)
+    if layout.kind == "dist" and layout.ranks > 1:
+        chosen = setting()
+        if r.n > (known if chosen is None else chosen):
+            return r
+        r = dataclasses.replace(r, gathered=True)
+    return dataclasses.replace(r, library=r.n <= known)
+
+
+def small_qr(r: QrLayout, tile: int) -> QrLayout:
+    """As :func:`small` for Q and R in full, which are gathered for JAX's own solver alone."""
+    layout, size = r.layout, max(r.m, r.n)
+    if _stays(layout, r.rank, tile, "native"):
         return r
-    return r.to_gathered()
+    known = _library.below("qr", r.dtype, layout.platform)
+    chosen = setting()
+    if chosen is not None and layout.kind == "dist" and layout.ranks > 1:
+        known = min(known, chosen)
+    return r.by_library() if size <= known else r

@@ -164,6 +164,7 @@ class Resolved:
         backend: who does the work: "native" or "cusolvermg".
         mixed: whether solves use a factor of lower precision; see _mixed.
         gathered: whether every device works on all of the matrix by itself; see _gather.
+        library: whether JAX's own solvers do it; see _library.
     """
 
     layout: Layout
@@ -182,6 +183,7 @@ class Resolved:
     backend: str = "native"
     mixed: bool = False
     gathered: bool = False
+    library: bool = False
 
     @property
     def padded_rows(self) -> int:
@@ -210,7 +212,7 @@ class Resolved:
     @functools.cached_property
     def on_one_rank(self) -> Resolved:
         """The same factorisation on a single device."""
-        return resolve_plan(
+        one = resolve_plan(
             Layout(platform=self.layout.platform),
             self.n,
             self.dtype,
@@ -221,6 +223,16 @@ class Resolved:
             backend=self.backend,
             order=self.order,
         )
+        return one.by_library() if self.library else one
+
+    @functools.cached_property
+    def by_engine(self) -> Resolved:
+        """The factorisation on one device that JAX's own solvers stand for."""
+        return dataclasses.replace(self, library=False).on_one_rank
+
+    def by_library(self) -> Resolved:
+        """The same by JAX's own solvers, which leave nothing beside the factor."""
+        return dataclasses.replace(self, aux_count=1, library=True)
 
     @functools.cached_property
     def low(self) -> Resolved:

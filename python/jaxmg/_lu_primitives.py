@@ -11,7 +11,7 @@ from typing import Any
 import jax.numpy as jnp
 from jax import Array
 
-from . import _calls, _lu_calls
+from . import _calls, _library, _lu_calls
 from ._batching import batch_factor_operation, batch_solution
 from ._layout import Layout, Resolved
 from ._operands import pad_rows
@@ -46,6 +46,7 @@ getrf_p = define(
     "jaxmg_getrf",
     Operation(
         block=_lu_calls.getrf,
+        library=_library.getrf,
         one_device=_getrf_one_device,
         pad=lambda r, a, natural: [pad_rows(a, r.padded_rows)],
         specs=lambda layout, natural: (
@@ -112,6 +113,7 @@ getrs_p = define(
     "jaxmg_getrs",
     Operation(
         block=_getrs_block,
+        library=_library.getrs,
         one_device=_getrs_one_device,
         pad=lambda r, *arrays, **params: arrays,
         specs=_getrs_specs,

@@ -44,6 +44,8 @@ class Operation:
         pad: (r, *arrays, **params) -> arrays whose split dimensions are divisible.
         specs: (layout, **params) -> specs of the operands and of the results.
         makes_factor: whether the results are a factor, which stays where it is made.
+        library: (r, *arrays, **params) -> results: the same on one device by JAX's own solvers,
+            which r.library asks for; see _library.
     """
 
     block: Callable[..., Sequence[Array]]
@@ -51,6 +53,7 @@ class Operation:
     pad: Callable[..., Sequence[Array]]
     specs: Callable[..., tuple[Specs, Specs]]
     makes_factor: bool = False
+    library: Callable[..., Sequence[Array]] | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -148,6 +151,8 @@ def _run(
 ) -> list[Array]:
     """The program that stands for one call when it is compiled for `target`."""
     if r.layout.kind == "single":
+        if op.library is not None and getattr(r, "library", False):
+            return list(op.library(r, *arrays, **params))
         return list(op.block(r, _calls.context(r.layout, r.call_id), *arrays, **params))
     if target.count == 1 or r.layout.mesh is None:
         return list(op.one_device(r, *arrays, **params))

@@ -267,7 +267,9 @@ def plan(
     split = platform == "cuda" and has_parts(routine, name)
     split = split and engine_precision(name, arithmetic) == SPLIT
     solve = "lu_solve" if routine == "lu_solve" else "potrs"
-    limit = threshold(name, ranks, platform, SPLIT if split else NATIVE, solve)
+    limit = threshold(
+        name, ranks, platform, SPLIT if split else NATIVE, solve, "" if mixed else routine
+    )
     gathered = routine in _GATHERED and given == 0 and 0 < n <= limit and engine == "native"
     workers = 1 if gathered else ranks
     tile = given

@@ -152,7 +152,7 @@ def prepare_matrix(
         routine=factorisation,
         backend=backend,
     )
-    r = small(r, tile)
+    r = small(r, tile, routine)
     if local_rows == 0:
         a = place_matrix(a, layout, size)
     return r, a, local_rows

@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar
 
 import jax
 
-from . import _gather
+from . import _gather, _library
 from ._resolve import is_concrete
 
 T = TypeVar("T")
@@ -39,6 +39,7 @@ def _of_settings() -> Signature:
         config.jax_numpy_dtype_promotion,
         config.jax_default_matmul_precision,
         _gather.setting(),
+        _library.setting(),
         None if context.empty else (context, get_mesh() if get_mesh else None),
     )
 

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from . import _calls
+from . import _calls, _library
 from ._batching import batch_factor_operation, batch_solution
 from ._layout import Layout, Resolved
 from ._operands import pad_rows
@@ -61,6 +61,7 @@ potrf_p = define(
     "jaxmg_potrf",
     Operation(
         block=_calls.potrf,
+        library=_library.potrf,
         one_device=_potrf_one_device,
         pad=lambda r, a: [pad_rows(a, r.padded_rows)],
         specs=lambda layout: (
@@ -122,6 +123,7 @@ potrs_p = define(
     "jaxmg_potrs",
     Operation(
         block=_potrs_block,
+        library=_library.potrs,
         one_device=_potrs_one_device,
         pad=lambda r, *arrays, replicated: arrays,
         specs=_potrs_specs,
@@ -178,6 +180,7 @@ logdet_p = define(
     "jaxmg_logdet",
     Operation(
         block=lambda r, ctx, work, info: [_calls.logdet(r, ctx, work, info)],
+        library=_library.logdet,
         one_device=_logdet_one_device,
         pad=lambda r, *arrays: arrays,
         specs=lambda layout: ((rows_spec(layout), REPLICATED), (REPLICATED,)),
@@ -204,6 +207,7 @@ potri_p = define(
     "jaxmg_potri",
     Operation(
         block=_potri_block,
+        library=_library.potri,
         one_device=_potri_one_device,
         pad=lambda r, *arrays: arrays,
         specs=lambda layout: (
@@ -238,6 +242,7 @@ locate_p = define(
     "jaxmg_locate",
     Operation(
         block=_calls.locate,
+        library=_library.locate,
         one_device=_locate_one_device,
         pad=lambda r, *arrays: arrays,
         specs=lambda layout: (

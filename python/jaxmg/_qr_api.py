@@ -22,6 +22,7 @@ from ._arguments import (
     release,
 )
 from ._context import calling_on
+from ._gather import small_qr
 from ._layout import AnyMesh, Layout
 from ._memory import check_qr_memory
 from ._operands import constrain, gathered
@@ -171,7 +172,11 @@ def qr(
     layout = layout_of("qr", a, None, m, mesh, spec)
     if m == 0 or n == 0:
         return _empty(a, mode, return_status)
-    call = QrCall(resolve_qr(layout, m, n, str(a.dtype), tile=check_tile(T_A)), mode)
+    tile = check_tile(T_A)
+    r = resolve_qr(layout, m, n, str(a.dtype), tile=tile)
+    if mode == "reduced" or (mode == "complete" and m <= n):
+        r = small_qr(r, tile)
+    call = QrCall(r, mode)
     eager = is_concrete(a) or isinstance(a, np.ndarray)
     check_qr_memory("qr", call.r, 1, in_place=donate or not eager)
     a = place_matrix(a, layout, m)

@@ -21,6 +21,8 @@ class QrLayout:
         tile: columns that are eliminated together, chosen by the engine's plan.
         aux_count: elements per rank of the operand that goes with the factor.
         exposed: whether the factor is handed to the user, who may move it elsewhere.
+        gathered: whether every device works on all of the matrix by itself; see _gather.
+        library: whether JAX's own solver does it; see _library.
     """
 
     layout: Layout
@@ -30,6 +32,8 @@ class QrLayout:
     tile: int
     aux_count: int
     exposed: bool = False
+    gathered: bool = False
+    library: bool = False
 
     @property
     def rank(self) -> int:
@@ -58,11 +62,6 @@ class QrLayout:
     def is_complex(self) -> bool:
         return self.dtype.startswith("complex")
 
-    @property
-    def gathered(self) -> bool:
-        """Whether every device works on all of the matrix by itself: never, its rows stay."""
-        return False
-
     @functools.cached_property
     def call_id(self) -> int:
         """Equal in all processes that make this call, most likely different for other calls."""
@@ -75,7 +74,18 @@ class QrLayout:
     def on_one_rank(self) -> QrLayout:
         """The same factorisation on a single device."""
         single = Layout(platform=self.layout.platform)
-        return resolve_qr(single, self.m, self.n, self.dtype, tile=self.tile)
+        one = resolve_qr(single, self.m, self.n, self.dtype, tile=self.tile)
+        return one.by_library() if self.library else one
+
+    def by_library(self) -> QrLayout:
+        """The same by JAX's own solver: on one device, or on each by itself."""
+        ranks = self.layout.ranks
+        return dataclasses.replace(
+            self,
+            aux_count=-(-self.rank * self.rank // ranks),
+            gathered=self.layout.kind == "dist",
+            library=True,
+        )
 
 
 @functools.lru_cache(maxsize=1024)

@@ -10,7 +10,7 @@ from typing import Any
 import jax.numpy as jnp
 from jax import Array
 
-from . import _calls, _qr_calls, errors
+from . import _calls, _library, _qr_calls, errors
 from ._batching import batch_factor_operation, batch_rhs_operation
 from ._operands import pad_rows
 from ._operation import (
@@ -68,6 +68,8 @@ geqrf_p = define(
     "jaxmg_geqrf",
     Operation(
         block=_qr_calls.geqrf,
+        library=_library.geqrf,
+        makes_factor=True,
         one_device=_geqrf_one_device,
         pad=lambda r, a: [pad_rows(a, r.padded_rows)],
         specs=lambda layout: (
@@ -109,6 +111,7 @@ orgqr_p = define(
     "jaxmg_orgqr",
     Operation(
         block=_orgqr_block,
+        library=_library.orgqr,
         one_device=_orgqr_one_device,
         pad=lambda r, *arrays, columns: arrays,
         specs=lambda layout, columns: (

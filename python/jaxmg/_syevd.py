@@ -17,6 +17,7 @@ from ._arguments import (
 )
 from ._decomposition import Call, Program, Results
 from ._eig_primitives import ResolvedEig, resolve_eig
+from ._gather import small_eigenproblem
 from ._layout import MIXED, AnyMesh
 from ._matmul import Ring
 from ._matrix_operand import prepare_matrix
@@ -129,6 +130,7 @@ def prepare_eigen(
         precision=arithmetic,
         vectors=vectors,
     )
+    r = small_eigenproblem(r, tile, vectors)
     first, last = (0, size - 1) if subset is None else subset
     count = last - first + 1
 

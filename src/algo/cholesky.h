@@ -338,8 +338,12 @@ void factor_tiles(Rank<Device>& rank, const Distribution& dist, T* a, T* inverse
       UnitDiagonal<Device, T> unit(rank, dist);
       unit.scale(a);
       unit.scale_rhs(rhs.count, rhs.columns);
-      eliminate<Device, T, SplitPanel<Device, T>>(rank, dist, a, nullptr, info, rhs);
+      const bool inverted =
+          eliminate<Device, T, SplitPanel<Device, T>>(rank, dist, a, inverse, info, rhs);
       unit.unscale_factor(a);
+      if (inverted) {
+        return unit.unscale_inverses(inverse);
+      }
       return invert_diagonal_tiles<Device, T>(rank, dist, a, inverse);
     }
   }

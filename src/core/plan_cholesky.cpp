@@ -29,7 +29,7 @@ void add_potrf_entries(const PlanRequest& q, const Decisions& decided, EntryList
     list.scratch(Buffer::split_even, DType::f32,
                  ceil_div(cholesky_halves(t) * parts_ld(q.n) * tile, 2));
     list.scratch(Buffer::row_scale, real, scales);
-    list.scratch(Buffer::inverse_scale, real, scales);
+    list.scratch(Buffer::inverse_scale, real, scales + 1);  // and whether they are needed
   }
   if (factors_by_cholesky(q.routine)) {
     list.scratch(Buffer::probe_vector, t, q.n);

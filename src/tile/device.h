@@ -73,13 +73,16 @@
 //                    positive and finite, or *needed is 0), inverse_i <- 1 / scale_i; scale may be
 //                    size
 //   scale_if(lane, needed, m, n, rows, columns, a, lda)
-//                    a_ij <- rows_i columns_j a_ij unless *needed is 0
+//                    a_ij <- rows_i columns_j a_ij unless *needed is 0; rows or columns may be null,
+//                    which stands for ones
 //   scale_factors_if(lane, needed, m, n, diagonal, rows, upper, lower, a, lda)
 //                    unless *needed is 0: a_ij <- rows_i upper_j a_ij for i <= diagonal + j,
 //                    rows_i lower_j a_ij below
-//   unit_scale(lane, n, diagonal, stride, scale, inverse)
-//                    scale_i <- 2^-round(log2(Re a_ii) / 2) (1 if a_ii is not positive and finite),
-//                    inverse_i <- 1 / scale_i
+//   unit_scale(lane, n, diagonal, stride, scale)
+//                    scale_i <- 2^-round(log2(Re a_ii) / 2) (1 if a_ii is not positive and finite)
+//   judge_scales(lane, n, least, most, scale, inverse, needed)
+//                    *needed, a number of that type, <- 1 if a scale is not between `least` and
+//                    `most`; else 0, and scale_i <- 1; inverse_i <- 1 / scale_i
 //   scale(lane, m, n, rows, columns, a, lda)              a_ij <- rows_i columns_j a_ij; either may
 //                                                         be null, which stands for ones
 //   trsm(lane, side, uplo, op, diag, m, n, alpha, a, lda, b, ldb)

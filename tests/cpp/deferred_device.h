@@ -166,12 +166,14 @@ struct Deferred {
   // The triangle itself stands for its inverse; solves read nothing else. `work` is used.
   template <class T>
   static void invert_lower(Lane& lane, Size n, const T* l, Size ldl, T* x, Size ldx) {
-    copy(lane, n, n, l, ldl, x, ldx);
+    fill<T>(lane, n, n, T(0), T(1), x, ldx);
+    trsm<T>(lane, Side::left, Uplo::lower, Op::none, Diag::non_unit, n, n, T(1), l, ldl, x, ldx);
   }
   template <class T>
   static void solve_diagonal(Lane& lane, Op op, Size m, Size n, const T*, Size, const T* x,
                              Size ldx, T* b, Size ldb, T* work) {
-    solve_triangle(lane, Uplo::lower, op, Diag::non_unit, m, n, x, ldx, x, ldx, b, ldb, work);
+    copy<T>(lane, m, n, b, ldb, work, m);
+    gemm<T>(lane, Op::none, op, m, n, n, T(1), work, m, x, ldx, T(0), b, ldb);
   }
   template <class T>
   static void invert_triangle(Lane& lane, Uplo, Diag, Size n, const T* a, Size lda, T* x,
@@ -230,8 +232,9 @@ struct Deferred {
                                const Real<T>* rows, const Real<T>* upper, const Real<T>* lower,
                                T* a, Size lda);
   template <class T>
-  static void unit_scale(Lane& lane, Size n, const T* diagonal, Size stride, Real<T>* scale,
-                         Real<T>* inverse);
+  static void unit_scale(Lane& lane, Size n, const T* diagonal, Size stride, Real<T>* scale);
+  template <class R>
+  static void judge_scales(Lane& lane, Size n, R least, R most, R* scale, R* inverse, R* needed);
 
   template <class T>
   static void doubt_factor(Lane& lane, Size n, const T* l, Size ldl, const Info* info, T* g) {

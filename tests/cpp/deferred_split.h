@@ -183,15 +183,25 @@ inline void Deferred::multiply_split_adjoint(Lane& lane, Size m, Size n, Size k,
 }
 
 template <class T>
-void Deferred::unit_scale(Lane& lane, Size n, const T* diagonal, Size stride, Real<T>* scale,
-                          Real<T>* inverse) {
+void Deferred::unit_scale(Lane& lane, Size n, const T* diagonal, Size stride, Real<T>* scale) {
   lane.put("unit_scale", [=] {
     for (Size i = 0; i < n; ++i) {
       const Real<T> x = std::real(diagonal[i * stride]);
       const int exponent =
           x > 0 && std::isfinite(x) ? static_cast<int>(std::rint(std::log2(x) / 2)) : 0;
       scale[i] = std::ldexp(Real<T>(1), -exponent);
-      inverse[i] = std::ldexp(Real<T>(1), exponent);
+    }
+  });
+}
+
+template <class R>
+void Deferred::judge_scales(Lane& lane, Size n, R least, R most, R* scale, R* inverse, R* needed) {
+  lane.put("judge_scales", [=] {
+    const bool far = std::any_of(scale, scale + n, [&](R x) { return x < least || x > most; });
+    *needed = R(far ? 1 : 0);
+    for (Size i = 0; i < n; ++i) {
+      scale[i] = far ? scale[i] : R(1);
+      inverse[i] = 1 / scale[i];
     }
   });
 }
@@ -251,7 +261,7 @@ void Deferred::scale_if(Lane& lane, const Real<T>* needed, Size m, Size n, const
   lane.put("scale_if", [=] {
     for (Size j = 0; *needed != 0 && j < n; ++j) {
       for (Size i = 0; i < m; ++i) {
-        a[i + j * lda] *= rows[i] * columns[j];
+        a[i + j * lda] *= (rows ? rows[i] : Real<T>(1)) * (columns ? columns[j] : Real<T>(1));
       }
     }
   });

@@ -95,6 +95,7 @@ TEST(Plan, PartsOfCholeskyPanels) {
     EXPECT_EQ(plan.precision(), halves > 0 ? Precision::split : Precision::native);
     EXPECT_EQ(plan.entry(Buffer::split_even).bytes(), halves * 2 * 1008 * plan.tile());
     EXPECT_EQ(plan.entry(Buffer::row_scale).bytes(), halves > 0 ? 4 * 1002 : 0);
+    EXPECT_EQ(plan.entry(Buffer::inverse_scale).bytes(), halves > 0 ? 4 * (1002 + 1) : 0);
   }
 }
 

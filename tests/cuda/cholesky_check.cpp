@@ -115,7 +115,8 @@ void check_posv(Group& group, int devices, int ranks, Size n, Size tile, Size nr
 }
 
 // Products by parts: as accurate as native ones but for a small factor, whatever the sizes of rows
-// are, and on a matrix with small eigenvalues.
+// are (graded, mixed up, up to the ends of what is not scaled, and just beyond), and on a matrix
+// with small eigenvalues.
 template <class T>
 void check_parts(Group& group, int devices, int ranks, Size n, Size tile, int kind) {
   auto whole = random_hpd<T>(n, 41);
@@ -133,11 +134,19 @@ void check_parts(Group& group, int devices, int ranks, Size n, Size tile, int ki
       whole(i, i) = T(std::real(whole(i, i)));
     }
   }
-  for (Size i = 0; i < n && kind < 3; ++i) {
+  constexpr double wide[4] = {5.45, 0.2, -4.45, 5};
+  constexpr double wider[4] = {5.6, 0.2, -5, -4};
+  std::vector<double> unit;
+  for (Size i = 0; i < n; ++i) {
+    unit.push_back(-std::log2(static_cast<double>(std::real(whole(i, i)))) / 2);
+  }
+  for (Size i = 0; i < n && kind != 3; ++i) {
     for (Size j = 0; j < n; ++j) {
       const auto exponent = [&](Size k) {
         return kind == 1   ? -30.0 * static_cast<double>(k) / static_cast<double>(n)
                : kind == 2 ? static_cast<double>(k * 7 % 41) - 20
+               : kind == 4 ? unit[static_cast<std::size_t>(k)] + wide[k % 4]
+               : kind == 5 ? unit[static_cast<std::size_t>(k)] + wider[k % 4]
                            : 0;
       };
       whole(i, j) *= static_cast<Real<T>>(std::exp2(exponent(i) + exponent(j)));
@@ -181,7 +190,7 @@ void check_parts(Group& group, int devices, int ranks, Size n, Size tile, int ki
 template <class T>
 void check_all_parts(int devices) {
   Group group("algorithms: Cholesky by half-precision parts " + type_name<T>());
-  for (const int kind : {0, 1, 2, 3}) {
+  for (const int kind : {0, 1, 2, 3, 4, 5}) {
     for (const int ranks : {1, 3}) {
       check_parts<T>(group, devices, ranks, 301, 37, kind);
     }

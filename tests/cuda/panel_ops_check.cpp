@@ -105,7 +105,7 @@ void check_factor_panel(CudaLane& lane) {
           a(i, j) = i < n ? square(i, j) : below(i - n, j);
         }
       }
-      OnDevice<T> da(a);
+      const OnDevice<T> da(a);
       Cuda::reset(lane, info.get());
       const Size width = ceil_div(n, parts);
       for (Size first = 0; first < n; first += width) {
@@ -221,37 +221,87 @@ void check_column_dots(CudaLane& lane) {
   }
 }
 
+// The scales of a diagonal, whether they are needed, and what is done where they are.
 template <class T>
 void check_scales(CudaLane& lane) {
   using R = Real<T>;
-  Group group("tiles: unit_scale, scale " + type_name<T>());
-  const Size n = 40;
-  auto a = HostMatrix<T>::random(n, n, 55);
-  for (Size i = 0; i < n; ++i) {
-    a(i, i) = T(std::ldexp(R(1.5), static_cast<int>(i * 5 - 100) / 2));
+  Group group("tiles: unit_scale, judge_scales, scale_if " + type_name<T>());
+  for (const auto& [m, n] : std::vector<std::pair<Size, Size>>{{40, 40}, {5000, 7}, {2048, 3}}) {
+    for (const bool far : {false, true}) {
+      const std::string name = std::to_string(m) + " x " + std::to_string(n);
+      const Size order = std::min(m, n);
+      auto a = HostMatrix<T>::random(m, n, 55);
+      for (Size i = 0; i < order; ++i) {
+        const int exponent = far ? static_cast<int>(i * 5 - 100) : i % 2 == 0 ? -8 : 10;
+        a(i, i) = T(std::ldexp(R(1.5), exponent));
+      }
+      a(1, 1) = T(R(-1));
+      a(2, 2) = T(R(0));
+      const OnDevice<T> da(a);
+      DeviceArray<R> scale(std::vector<R>(static_cast<std::size_t>(m), R(4)));
+      DeviceArray<R> inverse(m), needed(1);
+      Cuda::unit_scale<T>(lane, order, da.get(), da.ld() + 1, scale.get());
+      const auto before = scale.download();
+      Cuda::judge_scales<R>(lane, order, R(0x1p-5), R(0x1p4), scale.get(), inverse.get(),
+                            needed.get());
+      const auto s = scale.download();
+      const auto t = inverse.download();
+      bool powers = true;
+      for (Size i = 0; i < order; ++i) {
+        const auto u = static_cast<std::size_t>(i);
+        int exponent = 0;
+        powers = powers && std::frexp(before[u], &exponent) == R(0.5) && s[u] * t[u] == R(1);
+        powers = powers && s[u] == (far ? before[u] : R(1));
+        const double scaled = std::abs(std::real(a(i, i))) * std::pow<double>(before[u], 2);
+        powers = powers && (i == 1 || i == 2 ? before[u] == R(1) : scaled >= 0.45 && scaled <= 2.1);
+      }
+      group.expect(powers, name + ": exact powers of two that bring the diagonal to about 1");
+      group.expect(needed.download()[0] == R(far ? 1 : 0), name + ": needed or not");
+      for (const bool by_columns : {false, true}) {
+        OnDevice<T> dx(a);
+        Cuda::scale_if<T>(lane, needed.get(), m, n, scale.get(), by_columns ? scale.get() : nullptr,
+                          dx.get(), dx.ld());
+        auto wanted = a;
+        for (Size j = 0; j < n && far; ++j) {
+          for (Size i = 0; i < m; ++i) {
+            wanted(i, j) *= s[static_cast<std::size_t>(i)] *
+                            (by_columns ? s[static_cast<std::size_t>(j)] : R(1));
+          }
+        }
+        group.expect(distance(dx.back(), wanted) == 0, name + ": scaled, exactly");
+        group.expect(dx.back().padding_untouched(), name + ": padding");
+      }
+    }
   }
-  a(3, 3) = T(R(-1));
-  a(4, 4) = T(R(0));
-  OnDevice<T> da(a);
-  DeviceArray<R> scale(n), inverse(n);
-  Cuda::unit_scale<T>(lane, n, da.get(), da.ld() + 1, scale.get(), inverse.get());
-  const auto s = scale.download();
-  const auto t = inverse.download();
-  bool powers = true;
-  for (Size i = 0; i < n; ++i) {
-    const auto u = static_cast<std::size_t>(i);
-    int exponent = 0;
-    powers = powers && std::frexp(s[u], &exponent) == R(0.5) && s[u] * t[u] == R(1);
-    const double scaled = std::abs(std::real(a(i, i))) * static_cast<double>(s[u] * s[u]);
-    powers = powers && (i == 3 || i == 4 ? s[u] == R(1) : scaled >= 0.45 && scaled <= 2.1);
+}
+
+// Both products with vectors, with room for a share of each strip of columns, for fewer and for
+// too few.
+template <class T>
+void check_both_products(CudaLane& lane) {
+  Group group("tiles: both products " + type_name<T>());
+  const Size m = 300, n = 16 * 300 + 5;
+  const auto a = HostMatrix<T>::random(m, n, 64);
+  const auto v = HostMatrix<T>::random(m, 1, 65);
+  const auto w = HostMatrix<T>::random(n, 1, 66);
+  const auto z = HostMatrix<T>::random(m, 1, 67);
+  const OnDevice<T> da(a), dv(v), dw(w);
+  auto with_w = product(a, w);
+  for (Size i = 0; i < m; ++i) {
+    with_w(i, 0) += z(i, 0);
   }
-  group.expect(powers, "exact powers of two that bring the diagonal to about 1");
-  Cuda::scale<T>(lane, n, n, scale.get(), scale.get(), da.get(), da.ld());
-  Cuda::scale<T>(lane, n, n, inverse.get(), inverse.get(), da.get(), da.ld());
-  group.expect(distance(da.back(), a) == 0, "scaled and back, exactly");
-  Cuda::scale<T>(lane, n, n, scale.get(), nullptr, da.get(), da.ld());
-  Cuda::scale<T>(lane, n, n, inverse.get(), nullptr, da.get(), da.ld());
-  group.expect(distance(da.back(), a) == 0, "rows alone");
+  const auto with_v = product(a.applied(Op::transpose), v);
+  for (const Size shares : {Size{301}, Size{300}, Size{256}, Size{30}}) {
+    OnDevice<T> dy(HostMatrix<T>(n, 1)), dz(z);
+    DeviceArray<T> work(shares * m);
+    Cuda::multiply_both<T>(lane, m, n, da.get(), da.ld(), dv.get(), dw.get(), dy.get(), dz.get(),
+                           work.get(), shares * m);
+    const std::string name = std::to_string(shares) + " shares";
+    group.expect_small(distance(dy.back(), with_v), 100 * epsilon<T> * std::sqrt(double(m)),
+                       name + ": y");
+    group.expect_small(distance(dz.back(), with_w), 100 * epsilon<T> * std::sqrt(double(n)),
+                       name + ": z");
+  }
 }
 
 // Products of half-precision parts, against the exact ones: nearly those of 32-bit numbers.
@@ -345,8 +395,9 @@ void check_type(tile::DeviceContext& context) {
     check_panel_rows<T>(lanes.panel);
   }
   check_column_dots<T>(lanes.update);
-  check_scales<T>(lanes.update);
+  check_both_products<T>(lanes.update);
   if constexpr (Cuda::splits<T>) {
+    check_scales<T>(lanes.update);
     check_split_products<T>(lanes.update);
     check_split_rows<T>(lanes.update);
   }

@@ -26,6 +26,7 @@ gc.set_threshold(50_000, 50, 100)
 
 # Small matrices are what is tested, on many devices, with the same plans everywhere.
 os.environ.setdefault("JAXMG_GATHER_BELOW", "0")
+os.environ.setdefault("JAXMG_LIBRARY_BELOW", "0")
 os.environ.setdefault("JAXMG_PROFILE", "")
 os.environ.setdefault("JAXMG_ELIMINATE_RHS", "0")
 

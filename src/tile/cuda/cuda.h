@@ -116,8 +116,9 @@ struct Cuda {
                                const Real<T>* rows, const Real<T>* upper, const Real<T>* lower,
                                T* a, Size lda);
   template <class T>
-  static void unit_scale(Lane& lane, Size n, const T* diagonal, Size stride, Real<T>* scale,
-                         Real<T>* inverse);
+  static void unit_scale(Lane& lane, Size n, const T* diagonal, Size stride, Real<T>* scale);
+  template <class R>
+  static void judge_scales(Lane& lane, Size n, R least, R most, R* scale, R* inverse, R* needed);
   template <class T>
   static void scale(Lane& lane, Size m, Size n, const Real<T>* rows, const Real<T>* columns, T* a,
                     Size lda);

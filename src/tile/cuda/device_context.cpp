@@ -60,6 +60,14 @@ void warm_up(CudaLane& lane, char* memory) {
     Cuda::gemm<T>(lane, Op::none, op, n, n, n, T(-1), a, n, b, n, T(1), work, n);
   }
   Cuda::gemm<T>(lane, Op::transpose, Op::none, n, 1, n, T(1), a, n, b, n, T(0), work, n);
+  Cuda::multiply_both<T>(lane, n, n, a, n, b, b, x, x + n, work, n * n);
+  if constexpr (Cuda::splits<T>) {
+    auto* const s = reinterpret_cast<Real<T>*>(x);
+    Cuda::unit_scale<T>(lane, n, a, n + 1, s);
+    Cuda::judge_scales<Real<T>>(lane, n, 1, 1, s, s + n, s + 2 * n);
+    Cuda::scale_if<T>(lane, s + 2 * n, n, n, s, s, b, n);
+    Cuda::scale<T>(lane, 1, 1, s, nullptr, b, n);
+  }
   Cuda::transpose<T>(lane, n, n, a, n, work, n, true);
   Cuda::transpose<T>(lane, n, n, a, n, work, n, false);
   Cuda::add<T>(lane, n, n, T(1), a, n, work, n);

@@ -4,11 +4,10 @@
 //
 // hi and lo hold 11 bits each, products are exact in float32 and are added there: some 22 bits of x
 // enter, against 24 of a native product. Meant for factors of about unit size, as those of a matrix
-// with a unit diagonal are: the factor 2^10 keeps lo of entries down to 10^-4 out of half
-// precision's subnormal range, and entries up to 63 from overflowing.
+// with a diagonal of about 1 are. Half precision holds numbers up to 65504 and below 2^-14
+// multiples of 2^-24: entries up to 2^10 2^-4 do not overflow, and what is lost of a smaller one
+// is, but for the 22 bits, at most 2^-35. See algo/unit_diagonal.h for what that asks of a matrix.
 #include <cuda_fp16.h>
-
-#include <cmath>
 
 #include "tile/cuda/cuda.h"
 #include "tile/cuda/halves.h"
@@ -79,40 +78,5 @@ void Cuda::subtract_split_product(Lane& lane, Size m, Size n, Size k, const Half
   subtract_halves(lane, m, n, 3 * k, {lo_hi_hi + row, ld, row_stride},
                   {parts + col, ld, col_stride}, c, ldc, stride_c, count);
 }
-
-template <class T>
-void Cuda::unit_scale(Lane& lane, Size n, const T* diagonal, Size stride, Real<T>* scale,
-                      Real<T>* inverse) {
-  using R = Real<T>;
-  const DeviceType<T>* d = on_device(diagonal);
-  for_each(lane, n, 1, [=] __device__(Size i, Size) {
-    const R x = real_part(d[i * stride]);
-    const int exponent = x > 0 && isfinite(x) ? static_cast<int>(rint(log2(x) / 2)) : 0;
-    scale[i] = ldexp(R{1}, -exponent);
-    inverse[i] = ldexp(R{1}, exponent);
-  });
-}
-
-template <class T>
-void Cuda::scale(Lane& lane, Size m, Size n, const Real<T>* rows, const Real<T>* columns, T* a,
-                 Size lda) {
-  DeviceType<T>* x = on_device(a);
-  move_each(
-      lane, m, n,
-      [=] __device__(Size i, Size j) {
-        const Real<T> factor = (rows ? rows[i] : Real<T>(1)) * (columns ? columns[j] : Real<T>(1));
-        return element<DeviceType<T>>(factor) * x[i + j * lda];
-      },
-      [=] __device__(Size i, Size j, DeviceType<T> y) { x[i + j * lda] = y; });
-}
-
-#define JAXMG_INSTANTIATE(T)                                                          \
-  template void Cuda::unit_scale<T>(Lane&, Size, const T*, Size, Real<T>*, Real<T>*); \
-  template void Cuda::scale<T>(Lane&, Size, Size, const Real<T>*, const Real<T>*, T*, Size);
-JAXMG_INSTANTIATE(float)
-JAXMG_INSTANTIATE(double)
-JAXMG_INSTANTIATE(std::complex<float>)
-JAXMG_INSTANTIATE(std::complex<double>)
-#undef JAXMG_INSTANTIATE
 
 }  // namespace jaxmg::tile

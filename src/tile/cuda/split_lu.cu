@@ -1,5 +1,5 @@
-// What LU needs to let its products run on tensor cores: rows and columns of about unit size, and
-// products of parts (see split.cu) whose second factor may have grown.
+// What LU needs to let its products run on tensor cores: sizes of rows and columns (for scales.cu),
+// and products of parts (see split.cu) whose second factor may have grown.
 //
 // The first factor L has elements of at most 1. The second one is scaled by a power of two that
 // brings its largest element to 2^14 .. 2^15, just below what half precision can hold: nothing can
@@ -19,7 +19,6 @@ namespace {
 
 constexpr int kLeftExponent = 10;   // that of Cuda::split
 constexpr int kRightExponent = 14;  // of the largest element of the other factor
-constexpr int kMostScaling = 60;    // exponents of row and column scales, of which four may meet
 
 // In the lane's memory, so that the host need not know.
 struct Scalars {
@@ -104,46 +103,6 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// *needed <- 1 if a size is far from 1.
-template <class R>
-__global__ void __launch_bounds__(kThreads) judge_sizes_kernel(Size n, const R* size, R* needed) {
-  bool far = false;
-  for (Size i = threadIdx.x; i < n; i += kThreads) {
-    const R x = size[i];
-    far = far || (x > 0 && isfinite(x) && (x < R(0x1p-4) || x > R(0x1p4)));
-  }
-  if (__syncthreads_or(far) != 0 && threadIdx.x == 0) {
-    *needed = 1;
-  }
-}
-
-// a_ij <- factor(i, j) a_ij, if that is needed.
-template <class D, class R, class Factor>
-__global__ void __launch_bounds__(kThreads)
-    scale_if_kernel(const R* needed, Size m, Size n, D* a, Size lda, Factor factor) {
-  if (*needed == R{0}) {
-    return;
-  }
-  for (Size j = blockIdx.y; j < n; j += gridDim.y) {
-#pragma unroll 4
-    for (Size i = static_cast<Size>(blockIdx.x) * kThreads + threadIdx.x; i < m;
-         i += static_cast<Size>(gridDim.x) * kThreads) {
-      a[i + j * lda] = element<D>(factor(i, j)) * a[i + j * lda];
-    }
-  }
-}
-
-template <class D, class R, class Factor>
-void scale_if_needed(CudaLane& lane, const R* needed, Size m, Size n, D* a, Size lda,
-                     Factor factor) {
-  if (m > 0 && n > 0) {
-    const dim3 grid(static_cast<unsigned>(std::min<Size>(ceil_div(m, 4 * kThreads), 16)),
-                    static_cast<unsigned>(std::min<Size>(n, 512)));
-    scale_if_kernel<<<grid, kThreads, 0, lane.stream()>>>(needed, m, n, a, lda, factor);
-    JAXMG_CUDA_CHECK(cudaGetLastError());
-  }
-}
-
 // c (m x n) <- c - A b, the parts of A (k columns) being [lo, hi, hi], k columns each.
 void subtract_scaled(CudaLane& lane, Size m, Size n, Size k, const Cuda::Half* a, Size lda,
                      const float* b, Size ldb, Cuda::Half* parts, float* c, Size ldc) {
@@ -210,48 +169,11 @@ void Cuda::column_max(Lane& lane, Size m, Size n, const Real<T>* rows, const T* 
   }
 }
 
-template <class R>
-void Cuda::unit_size(Lane& lane, Size n, const R* size, R* scale, R* inverse, R* needed) {
-  if (n <= 0) {
-    return;
-  }
-  judge_sizes_kernel<<<1, kThreads, 0, lane.stream()>>>(n, size, needed);
-  JAXMG_CUDA_CHECK(cudaGetLastError());
-  for_each(lane, n, 1, [=] __device__(Size i, Size) {
-    const R x = size[i];
-    const bool scales = x > 0 && isfinite(x) && *needed != R{0};
-    const int exponent = scales ? max(-kMostScaling, min(kMostScaling, ilogb(x))) : 0;
-    scale[i] = ldexp(R{1}, -exponent);
-    inverse[i] = ldexp(R{1}, exponent);
-  });
-}
-
-template <class T>
-void Cuda::scale_if(Lane& lane, const Real<T>* needed, Size m, Size n, const Real<T>* rows,
-                    const Real<T>* columns, T* a, Size lda) {
-  scale_if_needed(lane, needed, m, n, on_device(a), lda,
-                  [=] __device__(Size i, Size j) { return rows[i] * columns[j]; });
-}
-
-template <class T>
-void Cuda::scale_factors_if(Lane& lane, const Real<T>* needed, Size m, Size n, Size diagonal,
-                            const Real<T>* rows, const Real<T>* upper, const Real<T>* lower, T* a,
-                            Size lda) {
-  scale_if_needed(lane, needed, m, n, on_device(a), lda, [=] __device__(Size i, Size j) {
-    return rows[i] * (i <= diagonal + j ? upper[j] : lower[j]);
-  });
-}
-
-#define JAXMG_INSTANTIATE(T)                                                                       \
-  template void Cuda::row_max<T>(Lane&, Size, Size, const T*, Size, float*);                       \
-  template void Cuda::column_max<T>(Lane&, Size, Size, const float*, const T*, Size, float*);      \
-  template void Cuda::scale_if<T>(Lane&, const float*, Size, Size, const float*, const float*, T*, \
-                                  Size);                                                           \
-  template void Cuda::scale_factors_if<T>(Lane&, const float*, Size, Size, Size, const float*,     \
-                                          const float*, const float*, T*, Size);
+#define JAXMG_INSTANTIATE(T)                                                 \
+  template void Cuda::row_max<T>(Lane&, Size, Size, const T*, Size, float*); \
+  template void Cuda::column_max<T>(Lane&, Size, Size, const float*, const T*, Size, float*);
 JAXMG_INSTANTIATE(float)
 JAXMG_INSTANTIATE(std::complex<float>)
 #undef JAXMG_INSTANTIATE
-template void Cuda::unit_size<float>(Lane&, Size, const float*, float*, float*, float*);
 
 }  // namespace jaxmg::tile
