@@ -102,11 +102,13 @@ void chase_band(Rank<Device>& rank, const SweepGroups& groups, Size n, Size b, b
   if (me == 0) {
     Device::template tridiagonal_part<T>(lane, n, band, 2 * b, both.data(), both.data() + n);
   }
-  double* const scalars = rank.workspace.template get<double>(Buffer::scalars);
-  Device::template from_host<double>(lane, 2 * n, 1, both.data(), 2 * n, scalars, 2 * n);
-  auto sent = rank.comm.broadcast(lane, scalars, 2 * n, DType::f64, 0);
-  lane.wait(sent);
-  Device::template to_host<double>(lane, 2 * n, scalars, both.data());
+  if (rank.comm.size() > 1) {
+    double* const scalars = rank.workspace.template get<double>(Buffer::scalars);
+    Device::template from_host<double>(lane, 2 * n, 1, both.data(), 2 * n, scalars, 2 * n);
+    auto sent = rank.comm.broadcast(lane, scalars, 2 * n, DType::f64, 0);
+    lane.wait(sent);
+    Device::template to_host<double>(lane, 2 * n, scalars, both.data());
+  }
   d.assign(both.begin(), both.begin() + n);
   e.assign(both.begin() + n, both.begin() + std::max<Size>(n, 2 * n - 1));
 }

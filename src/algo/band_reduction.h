@@ -118,11 +118,11 @@ class BandReduction {
   void stage(const char* name) { rank_.observer.stage(me_, name); }
   T* get(Buffer buffer) const { return rank_.workspace.template get<T>(buffer); }
   T* column(LocalTile t) const { return a_ + *dist_.begin(t) * n_; }
-  // R, T, products; the top of a panel takes the last two.
+  // T, products; the last two take the top of a panel, 2 b x b, with R in its lower half.
   T* block(Size i) const { return blocks_ + i * b_ * b_; }
-  T* top() const { return block(4); }
+  T* top() const { return block(3); }
   // X^H V, 2 group b x b
-  T* products() const { return block(6); }
+  T* products() const { return block(5); }
   Size products_ld() const { return 2 * group_ * b_; }
 
   void step(const ReflectorPanel& p) {
@@ -143,11 +143,12 @@ class BandReduction {
     if (!mine) {
       lane_.wait(sent);
     }
-    const T* const panel = static_cast<const T*>(mine ? panel_ : message.view);
+    const T* const panel = mine ? place(p) : static_cast<const T*>(message.view);
+    const Size ld = mine ? place_ld(p) : height;
     T* const v = x_ + used_ * n_ + p.first;
-    Device::template copy<T>(lane_, n_ - p.first, p.count, panel + b_, height, v, n_);
-    Device::template copy<T>(lane_, 1, p.count, panel, height, scalars_ + p.begin, 1);
+    Device::template copy<T>(lane_, n_ - p.first, p.count, panel + b_, ld, v, n_);
     if (!mine) {
+      Device::template copy<T>(lane_, 1, p.count, panel, ld, scalars_ + p.begin, 1);
       sent.release();
     }
     // Beside the product with the matrix.
@@ -169,22 +170,34 @@ class BandReduction {
     used_ += 2 * p.count;
   }
 
-  // The panel's QR. panel_ <- the panel from its first position on, with the scalars of the
-  // reflectors in its first row.
+  bool alone() const { return rank_.comm.size() == 1; }
+  // Where the owner makes the QR of a panel, from its first position on: in a copy to be sent, or,
+  // if there is nobody else, where it is.
+  T* place(const ReflectorPanel& p) const {
+    return alone() ? column(p.tile.local) + p.begin : panel_;
+  }
+  Size place_ld(const ReflectorPanel& p) const { return alone() ? n_ : n_ - p.begin; }
+
+  // The panel's QR. A copy to be sent has the scalars of the reflectors in its first row.
   void factor(const ReflectorPanel& p) {
-    T* const columns = column(p.tile.local) + p.begin;
-    const Size height = n_ - p.begin;
-    Device::template copy<T>(lane_, height, p.width, columns, n_, panel_, height);
+    T* const panel = place(p);
+    const Size height = n_ - p.begin, ld = place_ld(p);
+    if (!alone()) {
+      Device::template copy<T>(lane_, height, p.width, column(p.tile.local) + p.begin, n_, panel,
+                               ld);
+    }
     Device::template gemm<T>(lane_, Op::none, Op::conj_transpose, height, p.width, used_, T(-1),
                              x_ + p.begin, n_, x_own_ + *dist_.begin(p.tile.local), own_, T(1),
-                             panel_, height);
-    Device::template copy<T>(lane_, std::min(b_, height), p.width, panel_, height, top(), 2 * b_);
+                             panel, ld);
+    Device::template copy<T>(lane_, std::min(b_, height), p.width, panel, ld, top(), 2 * b_);
     if (p.count > 0) {
       T* const scalars = scalars_ + p.begin;
       Device::template householder_panel<T>(
-          lane_, height - b_, p.width, panel_ + b_, height, block(0), b_, scalars,
+          lane_, height - b_, p.width, panel + b_, ld, top() + b_, 2 * b_, scalars,
           rank_.workspace.template get<double>(Buffer::eigen_work));
-      Device::template copy<T>(lane_, 1, p.count, scalars, 1, panel_, height);
+      if (!alone()) {
+        Device::template copy<T>(lane_, 1, p.count, scalars, 1, panel, ld);
+      }
     }
   }
 
@@ -194,10 +207,9 @@ class BandReduction {
       return;
     }
     const Size height = n_ - p.begin, rows = std::min(b_, height);
-    if (p.count > 0) {
+    if (p.count > 0 && !alone()) {
       Device::template copy<T>(lane_, height - b_, p.count, panel_ + b_, height,
                                column(p.tile.local) + p.first, n_);
-      Device::template copy<T>(lane_, p.count, p.width, block(0), b_, top() + b_, 2 * b_);
     }
     Device::template store_band<T>(lane_, rows + p.count, p.width, b_, top(), 2 * b_,
                                    band_ + p.begin * 2 * b_, 2 * b_);
@@ -209,7 +221,7 @@ class BandReduction {
                              n_ - p.first, T(1), x_ + p.first, n_, v, n_, T(0), products(),
                              products_ld());
     Device::template reflector_factor<T>(panel_lane_, p.count, products() + used_, products_ld(),
-                                         scalars_ + p.begin, block(1), b_);
+                                         scalars_ + p.begin, block(0), b_);
   }
 
   // Own columns at positions between the panel's end and the first reduced row, which there are if
@@ -220,11 +232,11 @@ class BandReduction {
     T* const m = a_ + from * n_ + p.first;
     const Size rows = n_ - p.first;
     Device::template gemm<T>(lane_, Op::conj_transpose, Op::none, p.count, columns, rows, T(1), v,
-                             n_, m, n_, T(0), block(2), b_);
+                             n_, m, n_, T(0), block(1), b_);
     Device::template gemm<T>(lane_, Op::conj_transpose, Op::none, p.count, columns, p.count, T(1),
-                             block(1), b_, block(2), b_, T(0), block(3), b_);
+                             block(0), b_, block(1), b_, T(0), block(2), b_);
     Device::template gemm<T>(lane_, Op::none, Op::none, rows, columns, p.count, T(-1), v, n_,
-                             block(3), b_, T(1), m, n_);
+                             block(2), b_, T(1), m, n_);
   }
 
   // z_own <- own rows of M V
@@ -244,12 +256,8 @@ class BandReduction {
   }
 
   // Alone, a rank needs no gathering.
-  T* own_product(const ReflectorPanel& p) const {
-    return rank_.comm.size() == 1 ? z_ + p.first : z_own_;
-  }
-  Size own_ld(const ReflectorPanel& p) const {
-    return rank_.comm.size() == 1 ? n_ : most_rows(p.first);
-  }
+  T* own_product(const ReflectorPanel& p) const { return alone() ? z_ + p.first : z_own_; }
+  Size own_ld(const ReflectorPanel& p) const { return alone() ? n_ : most_rows(p.first); }
   // The most rows at position `first` or later that a rank has.
   Size most_rows(Size first) const {
     Size most = 0;
@@ -261,7 +269,7 @@ class BandReduction {
 
   // z <- the ranks' rows in the order of elimination
   void gather(const ReflectorPanel& p) {
-    if (rank_.comm.size() == 1) {
+    if (alone()) {
       return;
     }
     const Size ld = own_ld(p), count = ld * p.count;
@@ -284,15 +292,20 @@ class BandReduction {
     const T* const z = z_ + p.first;
     T* const w = x_ + (used_ + k) * n_ + p.first;
     Device::template gemm<T>(lane_, Op::conj_transpose, Op::none, k, k, rows, T(1), v, n_, z, n_,
-                             T(0), block(2), b_);
-    Device::template gemm<T>(lane_, Op::conj_transpose, Op::none, k, k, k, T(1), block(1), b_,
-                             block(2), b_, T(0), block(3), b_);
-    Device::template gemm<T>(lane_, Op::none, Op::none, k, k, k, T(-0.5), block(3), b_, block(1),
-                             b_, T(0), block(2), b_);
-    Device::template gemm<T>(lane_, Op::none, Op::none, rows, k, k, T(1), z, n_, block(1), b_, T(0),
+                             T(0), block(1), b_);
+    Device::template gemm<T>(lane_, Op::conj_transpose, Op::none, k, k, k, T(1), block(0), b_,
+                             block(1), b_, T(0), block(2), b_);
+    Device::template gemm<T>(lane_, Op::none, Op::none, k, k, k, T(-0.5), block(2), b_, block(0),
+                             b_, T(0), block(1), b_);
+    Device::template gemm<T>(lane_, Op::none, Op::none, rows, k, k, T(1), z, n_, block(0), b_, T(0),
                              w, n_);
-    Device::template gemm<T>(lane_, Op::none, Op::none, rows, k, k, T(1), v, n_, block(2), b_, T(1),
+    Device::template gemm<T>(lane_, Op::none, Op::none, rows, k, k, T(1), v, n_, block(1), b_, T(1),
                              w, n_);
+    if (alone()) {
+      return Device::template copy_blocks<T>(lane_, rows, k, 2, x_ + used_ * n_ + p.first, n_,
+                                             k * n_, x_own_ + (used_ + k) * own_ + p.first, own_,
+                                             -k * own_);
+    }
     for (const LocalRun& run : rows_.runs(me_, rows_.first_local(me_, p.first))) {
       for (const bool first : {true, false}) {
         Device::template copy_blocks<T>(
@@ -319,7 +332,7 @@ class BandReduction {
   T* z_own_;    // own x b
   T* panel_;    // n x b; all ranks' z_own
   T* scalars_;  // n
-  T* blocks_;   // (6 + 2 group) b^2
+  T* blocks_;   // (5 + 2 group) b^2
   T* band_;     // 2 b x n
 };
 

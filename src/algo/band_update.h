@@ -3,7 +3,8 @@
 //   M <- M - X X'^H    at all positions from `first` on
 //
 // with X and X' of the same columns in pairs the other way round, so that the product is Hermitian.
-// One rank makes the lower triangle, by block columns, and its image. Several ranks have columns
+// One rank makes the lower triangle, by block columns, and its image, or all of it where one such
+// block would be. Several ranks have columns
 // each; where the matrix is large enough for its products to take longer than its way to other
 // ranks, they make what lies in or below the blocks of the diagonal and send each other the images.
 #pragma once
@@ -41,7 +42,11 @@ class BandUpdate {
     }
     const Size left = n_ - first;
     if (rank_.comm.size() == 1) {
-      const Size width = std::max(width_ / 2, round_up(left / 8, dist_.tile_size()));
+      const Size width = std::max(
+          {width_ / 2, round_up(left / 8, dist_.tile_size()), Device::least_update_columns});
+      if (width >= left) {
+        return multiply(first, n_, used);
+      }
       for (Size c = first; c < n_; c += width) {
         multiply(c, std::min(c + width, n_), used);
       }

@@ -92,12 +92,29 @@ class PanelBackTransformation {
       }
       slot.first = reflector_panel(dist_, Step(first)).first;
       slot.scalars = reflector_panel(dist_, Step(first)).begin;
-      for (Size k = first; k < end; ++k) {
-        collect_panel(slot, reflector_panel(dist_, Step(k)));
+      if (dist_.ranks() == 1) {
+        collect_own(slot, first, end);
+      } else {
+        for (Size k = first; k < end; ++k) {
+          collect_panel(slot, reflector_panel(dist_, Step(k)));
+        }
       }
       end = first;
     }
     slot.collected = copy_.record();
+  }
+
+  // Panels first .. end - 1 where all of them lie side by side, with zeros above each.
+  void collect_own(Slot& slot, Size first, Size end) {
+    const ReflectorPanel last = reflector_panel(dist_, Step(end - 1));
+    slot.count = last.begin + last.count - slot.scalars;
+    Device::template copy<T>(copy_, n_ - slot.first, slot.count,
+                             a_ + slot.scalars * n_ + slot.first, n_, slot.v + slot.first, n_);
+    for (Size k = first + 1; k < end; ++k) {
+      const ReflectorPanel p = reflector_panel(dist_, Step(k));
+      Device::template fill<T>(copy_, p.first - slot.first, p.count, T(0), T(0),
+                               slot.v + (p.begin - slot.scalars) * n_ + slot.first, n_);
+    }
   }
 
   // One panel more, with zeros above.
@@ -109,7 +126,7 @@ class PanelBackTransformation {
     const Size rows = n_ - p.first;
     T* const target = slot.v + slot.count * n_;
     const T* const own = a_ + *dist_.begin(p.tile.local) * n_ + p.first;
-    if (dist_.ranks() > 1 && mine) {
+    if (mine) {
       Device::template copy<T>(copy_, rows, p.count, own, n_, panel_, rows);
     }
     Message message{panel_, panel_};

@@ -61,9 +61,6 @@ class TridiagonalVectors {
     Size size = cut();
     Device::template fill<R>(lane_, n_, end_ - begin_, R(0), R(0), q_, n_);
     Device::template tridiagonal_leaves<R>(lane_, n_, size, state_, begin_, end_, q_, n_);
-    if (size >= n_) {
-      fetch_values();
-    }
     for (size *= 2; size / 2 < n_; size *= 2) {
       merge({n_, size});
     }
@@ -113,9 +110,10 @@ class TridiagonalVectors {
       d_[at(i - 1)] -= rho;
       d_[at(i)] -= rho;
     }
-    e_.resize(d_.size());
-    Device::template from_host<double>(lane_, n_, 1, d_.data(), n_, state_.d, n_);
-    Device::template from_host<double>(lane_, n_, 1, e_.data(), n_, state_.e, n_);
+    std::vector<double> both = d_;
+    both.insert(both.end(), e_.begin(), e_.end());
+    both.resize(2 * d_.size());
+    Device::template from_host<double>(lane_, 2 * n_, 1, both.data(), 2 * n_, state_.d, 2 * n_);
     Device::template fill<double>(lane_, 1, 1, 0, 0, state_.failed, 1);
     return size;
   }
@@ -129,7 +127,6 @@ class TridiagonalVectors {
 
   void merge(const MergeLevel& level) {
     Watch watch(rank_.observer, rank_.comm.rank(), Observer::Task::update, level.size, 2 * n_);
-    const bool last = level.size >= n_;
     Device::template merge_weights<R>(lane_, level, state_, begin_, end_, q_, n_);
     all_sum(state_.z, n_);
     Device::deflate(lane_, level, state_, std::numeric_limits<R>::epsilon(), norm_);
@@ -138,7 +135,9 @@ class TridiagonalVectors {
     // Of large merges each rank finds the roots at its own rows.
     const bool shared = rank_.comm.size() > 1 && level.size > Device::merge_alone;
     const Size from = shared ? begin_ : 0, to = shared ? end_ : n_;
-    Device::template fill<double>(lane_, 2 * n_, 1, 0, 0, state_.tau, 2 * n_);
+    if (shared) {
+      Device::template fill<double>(lane_, 2 * n_, 1, 0, 0, state_.tau, 2 * n_);
+    }
     Device::secular_roots(lane_, level, state_, from, to);
     if (shared) {
       all_sum(state_.tau, 2 * n_ + 1);
@@ -149,10 +148,7 @@ class TridiagonalVectors {
       all_sum(state_.weight, n_);
     }
     Device::merged_values(lane_, level, state_);
-    const bool some = last && count_ < n_;
-    if (last) {
-      fetch_values();
-    }
+    const bool some = level.size >= n_ && count_ < n_;
     if (some) {
       sort_values();
     }
@@ -168,14 +164,12 @@ class TridiagonalVectors {
     }
   }
 
-  // The eigenvalues of T, as they lie after the last merge.
-  void fetch_values() {
+  // The eigenvalues of T, as they lie after the last merge, and their order.
+  void sort_values() {
     double failed = 0;
     Device::template to_host<double>(lane_, 1, state_.failed, &failed);
     Device::template to_host<double>(lane_, n_, state_.d, d_.data());
     converged_ = failed == 0;
-  }
-  void sort_values() {
     order_.resize(d_.size());
     std::iota(order_.begin(), order_.end(), Size{0});
     std::stable_sort(order_.begin(), order_.end(),

@@ -6,6 +6,13 @@
 
 namespace jaxmg {
 
+namespace {
+
+// A GPU makes matrices of fewer rows in times that are those of launches.
+constexpr Size kManyRows = 2048;
+
+}  // namespace
+
 Size sweep_group(Size b) {
   return std::max<Size>(1, b / 2);
 }
@@ -33,11 +40,14 @@ Size mirror_tile(Size rows) {
 
 // Panels whose updates of the matrix are put off and made together: long inner dimensions make fast
 // products, but every rank keeps 2 width n elements for them, and all ranks 2 width n more. That is
-// held to a third of a matrix, a sixth where only values are wanted.
+// held to a third of a matrix, a sixth where only values are wanted; but not where the matrix is
+// small and launches are what takes a GPU's time.
 Size choose_reflector_group(const PlanRequest& q, Size b) {
-  const Size width = q.platform == Platform::cpu ? 256 : q.n >= 24576 ? 1024 : 512;
+  const bool cpu = q.platform == Platform::cpu;
+  const Size width = cpu ? 256 : q.n >= 24576 ? 1024 : 512;
   const Size room = q.n / ((q.vectors ? 6 : 12) * (q.ranks + 1));
-  return std::max<Size>(1, std::min(width, room) / b);
+  const Size least = cpu || q.n >= kManyRows ? 0 : 160;
+  return std::max<Size>(1, std::clamp(room, least, width) / b);
 }
 
 namespace {
@@ -100,7 +110,7 @@ void add_eigen_entries(const PlanRequest& q, const Decisions& decided, EntryList
   list.scratch(Buffer::product_own_rows, t, q.ranks > 1 ? b * rows : 0);
   list.scratch(Buffer::panel_even, t, b * rows * q.ranks);
   list.scratch(Buffer::reflector_factors, t, n);
-  list.scratch(Buffer::small_blocks, t, (6 + 2 * decided.group) * b * b);
+  list.scratch(Buffer::small_blocks, t, (5 + 2 * decided.group) * b * b);
   list.scratch(Buffer::band, t, 2 * b * n);
   list.scratch(Buffer::scalars, DType::f64, 2 * n + 1);
   list.scratch(Buffer::probe_vector, t, n);
@@ -126,8 +136,10 @@ void add_eigen_entries(const PlanRequest& q, const Decisions& decided, EntryList
   list.scratch(Buffer::sweep_panel, t, sweep_panel_count(q, b));
   const bool split = decided.precision == Precision::split;
   const Size tall = parts_ld(n);
-  // Products with some eigenvectors of a rank-one problem at a time: many fill a GPU.
-  const Size most = std::clamp<Size>(cuda ? n / (8 * q.ranks) : 0, 128, 1024);
+  // Products with some eigenvectors of a rank-one problem at a time: many fill a GPU, and those of
+  // small problems are made all together.
+  const Size least = cuda && n <= 2 * kManyRows ? 512 : 128;
+  const Size most = std::clamp<Size>(cuda ? n / (8 * q.ranks) : 0, least, 1024);
   const Size together = std::min(std::max<Size>(n, 1), most);
   if (split) {
     // Four halves for each element of these, or of a block of reflectors beside three for each of

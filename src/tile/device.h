@@ -147,6 +147,8 @@
 //                    whether the lower triangle of g is near that of I; it depends on g alone
 //   mirrored_rows<T> rows from which half of a Hermitian update, and its image by way of other ranks,
 //                    are better than all of it
+//   least_update_columns
+//                    the fewest columns of such an update that are worth a product of their own
 //   split_rows       rows of a product from which it is worth while to add them up over the ranks in
 //                    two parts, one of them being on its way while the other is made
 //   make_reflectors(lane, n, m, a, lda, signs, t, ldt)

@@ -63,6 +63,7 @@ struct Deferred {
   static constexpr bool overlaps_products = true;
   template <class T>
   static constexpr Size mirrored_rows = 1;
+  static constexpr Size least_update_columns = 20;
   template <class T>
   static constexpr bool splits = has_parts(dtype_of<T>);
   struct Half {

@@ -95,7 +95,7 @@ TEST(EigenPlan, BuffersShrinkWithTheNumberOfRanks) {
 TEST(EigenPlan, BlocksOfPanelsAreHeldToAPartOfAMatrix) {
   for (const Platform platform : {Platform::cpu, Platform::cuda}) {
     for (const int ranks : {1, 2, 8}) {
-      for (const Size n : {Size{2000}, Size{8192}, Size{40000}}) {
+      for (const Size n : {Size{2048}, Size{8192}, Size{40000}}) {
         for (const bool vectors : {true, false}) {
           const Plan plan(request(DType::f64, n, ranks, platform, vectors ? n : 0));
           const Size kept = ranks * (plan.entry(Buffer::reflector_rows).count +

@@ -239,7 +239,7 @@ void time_type(int devices, Size n, Size tile, Precision precision = Precision::
         }
         gpu.comm.barrier();
         if (me == 0) {
-          std::printf("syevd %s n %lld on %d: %s %.3f s, %.2f matrices in all\n",
+          std::printf("syevd %s n %lld on %d: %s %.4f s, %.2f matrices in all\n",
                       type_name<T>().c_str(), static_cast<long long>(n), devices,
                       vectors ? "vectors" : "values", seconds,
                       static_cast<double>(plan.total_bytes()) * devices /

@@ -115,6 +115,9 @@ void check_panels(CudaLane& lane, bool grids) {
                              {65, 64},
                              {40, 64},
                              {130, 17},
+                             {300, 32},
+                             {512, 33},
+                             {513, 64},
                              {700, 32},
                              {1024, 64},
                              {4097, 64},
@@ -145,9 +148,12 @@ void check_panels(CudaLane& lane, bool grids) {
     group.expect(std::ranges::all_of(zero.tau, [](T x) { return x == T(0); }), name + " scalars");
   }
   // The same bits in every run.
-  const auto a = random_panel<T>(3000, 64, 6);
-  const auto once = factored(lane, a), again = factored(lane, a, 20);
-  group.expect(once.a == again.a && once.r == again.r && once.tau == again.tau, "same bits");
+  for (const Size m : {Size{700}, Size{3000}}) {
+    const auto a = random_panel<T>(m, 64, 6);
+    const auto once = factored(lane, a), again = factored(lane, a, 20);
+    group.expect(once.a == again.a && once.r == again.r && once.tau == again.tau,
+                 "same bits, rows " + std::to_string(m));
+  }
   tile::set_panel_blocks(-1);
 }
 
@@ -251,15 +257,16 @@ double microseconds(CudaLane& lane, int times, const std::function<void()>& work
 
 template <class T>
 void time_panels(CudaLane& lane) {
-  const Size w = 64;
   DeviceArray<char> work(kWorkBytes);
+  Size w = 64;
   DeviceArray<T> r(w * w), tau(w), t(w * w);
-  for (const Size m : {Size{1024}, Size{4096}, Size{8192}, Size{16384}, Size{32768}}) {
+  for (const Size m : {Size{512}, Size{1024}, Size{4096}, Size{8192}, Size{16384}, Size{32768}}) {
+    w = m == 512 ? 32 : 64;
     const auto p = random_panel<T>(m, w, 1);
     DeviceArray<T> a(p.a);
     std::printf("householder_panel %s %lld x %lld us:", type_name<T>().c_str(),
                 static_cast<long long>(m), static_cast<long long>(w));
-    for (const Size blocks : {0, 9, 18, 36, 72, 132}) {  // 0: a launch for each column
+    for (const Size blocks : {0, 9, 18, 36, 72, 132, -1}) {  // 0: a launch for each column
       tile::set_panel_blocks(blocks);
       const double took = microseconds(lane, 10, [&] {
         Cuda::householder_panel<T>(lane, m, w, a.get(), p.lda(), r.get(), w, tau.get(), work.get());

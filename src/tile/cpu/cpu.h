@@ -27,6 +27,7 @@ struct Cpu {
   static constexpr bool overlaps_products = false;
   template <class T>
   static constexpr Size mirrored_rows = 1;
+  static constexpr Size least_update_columns = 1;
   template <class T>
   static constexpr bool splits = false;
 

@@ -28,6 +28,7 @@ struct Cuda {
   static constexpr bool overlaps_products = true;
   template <class T>
   static constexpr Size mirrored_rows = is_complex_v<T> ? 8192 : 16384;
+  static constexpr Size least_update_columns = 1024;
   template <class T>
   static constexpr bool splits = has_parts(dtype_of<T>);
   // Storage of a half-precision number.

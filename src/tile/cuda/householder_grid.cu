@@ -121,7 +121,7 @@ void launch(CudaLane& lane, GridPanel<D> p, int blocks) {
                                                lane.stream()));
 }
 
-std::atomic<Size> good_blocks{kGoodBlocks};
+std::atomic<Size> good_blocks{-1};  // negative: as is best
 
 // As many columns as the lanes of a warp have: twice as many rows as else, where these are few.
 constexpr int kFewColumns = 32;
@@ -132,7 +132,7 @@ Size grid_rows(CudaLane& lane, Size m, Size most) {
   JAXMG_CUDA_CHECK(
       cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, lane.device()));
   const Size room = std::min<Size>(processors, kMostBlocks);
-  const Size good = good_blocks;
+  const Size good = good_blocks < 0 ? kGoodBlocks : good_blocks.load();
   if (good == 0 || m > room * most * kGridWarps) {
     return 0;
   }
@@ -147,7 +147,7 @@ Size grid_rows(CudaLane& lane, Size m, Size most) {
 }  // namespace
 
 void set_panel_blocks(Size blocks) {
-  good_blocks = blocks < 0 ? kGoodBlocks : blocks;
+  good_blocks = blocks;
 }
 
 template <class T>
@@ -158,6 +158,9 @@ bool householder_grid(CudaLane& lane, Size m, Size w, T* a, Size lda, T* r, Size
   constexpr int most_of = kGridRegisters / Tagged<D>::kWords;  // elements of a thread
   constexpr int most = std::min(most_of / kGridSpans, 32);
   constexpr bool narrow_is_taller = most_of > most && most_of <= 64;
+  if (good_blocks < 0 && householder_cluster(lane, m, w, a, lda, r, ldr, tau)) {
+    return true;
+  }
   const bool few = narrow_is_taller && w <= kFewColumns;
   const Size rows = w > kGridColumns ? 0 : grid_rows(lane, m, few ? most_of : most);
   if (rows == 0) {

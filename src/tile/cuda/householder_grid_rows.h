@@ -85,6 +85,19 @@ struct GridRows {
     }
   }
 
+  // to <- row j, if it is one of these.
+  __device__ void copy_row(int j, D* to) const {
+#pragma unroll
+    for (int q = 0; q < kRows; ++q) {
+      if (first + q == j) {
+#pragma unroll
+        for (int c = 0; c < kSpans; ++c) {
+          to[lane + 32 * c] = x[q][c];
+        }
+      }
+    }
+  }
+
   // Tells all blocks row j, if it is one of these.
   __device__ void tell_row(const GridPanel<D>& p, int j) const {
 #pragma unroll

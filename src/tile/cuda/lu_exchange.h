@@ -7,6 +7,7 @@
 // blocks have read them: so two places take turns.
 #pragma once
 
+#include "tile/cuda/cluster_memory.h"
 #include "tile/cuda/lu_pivot.h"
 #include "tile/cuda/mailbox.h"
 
@@ -172,9 +173,8 @@ class MailExchange {
 
 #if __CUDA_ARCH__ >= 900 || !defined(__CUDA_ARCH__)
 
-// Stores into the shared memory of other blocks of a cluster, which tell a barrier there how many
-// bytes have come. The blocks of a cluster start together, so that nobody waits in vain. Shorter
-// ways than through the cache, for up to kMostInCluster blocks.
+// Stores into the shared memory of other blocks of a cluster (cluster_memory.h). Shorter ways than
+// through the cache, for up to kMostInCluster blocks.
 template <class D, int kWidth>
 class ClusterExchange {
  public:
@@ -189,29 +189,26 @@ class ClusterExchange {
 
   __device__ void open() {
     if (threadIdx.x == 0) {
-      for (Packet& barrier : shared_.arrived) {
-        asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(address(&barrier)) : "memory");
-      }
-      asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+      init_barriers(shared_.arrived);
     }
-    meet();
+    meet_cluster();
   }
   // No block leaves while others may reach for its memory.
-  __device__ void close() { meet(); }
+  __device__ void close() { meet_cluster(); }
 
   __device__ void put_row(int j, const D* row, Word number) {
     const int lane = lane_index();
-    const unsigned barrier = address(&shared_.arrived[j % 2]);
-    const unsigned to = address(&shared_.row[j % 2][blockIdx.x][lane < kWidth ? lane : 0]);
-    const unsigned to_number = address(&shared_.number[j % 2][blockIdx.x]);
+    const unsigned barrier = shared_address(&shared_.arrived[j % 2]);
+    const unsigned to = shared_address(&shared_.row[j % 2][blockIdx.x][lane < kWidth ? lane : 0]);
+    const unsigned to_number = shared_address(&shared_.number[j % 2][blockIdx.x]);
     const D x = row[lane < kWidth ? lane : 0];
     for (unsigned q = 0; q < gridDim.x; ++q) {
       const unsigned there = in_block(barrier, q);
       if (lane < kWidth) {
-        store(in_block(to, q), x, there);
+        store_in_block(in_block(to, q), x, there);
       }
       if (lane == 0) {
-        store(in_block(to_number, q), static_cast<Packet>(number), there);
+        store_in_block(in_block(to_number, q), static_cast<Packet>(number), there);
       }
     }
   }
@@ -220,21 +217,19 @@ class ClusterExchange {
     constexpr unsigned kBytes = kWidth * sizeof(D) + 2 * sizeof(Packet);
     const int lane = lane_index();
     const auto blocks = static_cast<int>(gridDim.x);
-    const unsigned barrier = address(&shared_.arrived[j % 2]);
+    const unsigned barrier = shared_address(&shared_.arrived[j % 2]);
     if (lane == 0) {
-      asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier),
-                   "r"(gridDim.x * kBytes)
-                   : "memory");
+      expect_bytes(barrier, gridDim.x * kBytes);
     }
     if (lane < blocks) {
       const auto weight = static_cast<Packet>(mine.weight.high) << 32 | mine.weight.low;
-      store(in_block(address(&shared_.weight[j % 2][blockIdx.x]), lane), weight,
-            in_block(barrier, lane));
+      store_in_block(in_block(shared_address(&shared_.weight[j % 2][blockIdx.x]), lane), weight,
+                     in_block(barrier, lane));
     }
     if (mine.place == kNoRow) {  // bytes that the others wait for
       put_row(j, shared_.row[j % 2][blockIdx.x], kNoRow);
     }
-    wait(barrier, (j / 2) % 2);
+    wait_for_bytes(barrier, (j / 2) % 2);
     Candidate best;
     if (lane < blocks) {
       const Packet weight = shared_.weight[j % 2][lane];
@@ -248,50 +243,6 @@ class ClusterExchange {
   }
 
  private:
-  __device__ static unsigned address(const void* p) {
-    return static_cast<unsigned>(__cvta_generic_to_shared(p));
-  }
-  __device__ static unsigned in_block(unsigned here, unsigned block) {
-    unsigned there;
-    asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(here), "r"(block));
-    return there;
-  }
-  __device__ static void store(unsigned to, Packet x, unsigned barrier) {
-    asm volatile(
-        "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.b64 [%0], %1, [%2];" ::"r"(to),
-        "l"(x), "r"(barrier)
-        : "memory");
-  }
-  __device__ static void store(unsigned to, float x, unsigned barrier) {
-    asm volatile(
-        "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.b32 [%0], %1, [%2];" ::"r"(to),
-        "r"(__float_as_uint(x)), "r"(barrier)
-        : "memory");
-  }
-  __device__ static void store(unsigned to, double x, unsigned barrier) {
-    store(to, static_cast<Packet>(__double_as_longlong(x)), barrier);
-  }
-  template <class R>
-  __device__ static void store(unsigned to, DeviceComplex<R> x, unsigned barrier) {
-    store(to, x.re, barrier);
-    store(to + static_cast<unsigned>(sizeof(R)), x.im, barrier);
-  }
-  __device__ static void wait(unsigned barrier, unsigned parity) {
-    unsigned done = 0;
-    while (done == 0) {
-      asm volatile(
-          "{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2; "
-          "selp.u32 %0, 1, 0, p; }"
-          : "=r"(done)
-          : "r"(barrier), "r"(parity)
-          : "memory");
-    }
-  }
-  __device__ static void meet() {
-    asm volatile("barrier.cluster.arrive.release.aligned; barrier.cluster.wait.acquire.aligned;" ::
-                     : "memory");
-  }
-
   Shared& shared_;
 };
 
