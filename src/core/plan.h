@@ -50,7 +50,7 @@ enum class Buffer {
   tile_rhs,         // right-hand sides of one tile
   tile_rhs_other,   // the same, a second one
   row_block,        // one tile of rows of the local columns
-  split_block,      // the same as half-precision parts
+  split_block,      // the same as half-precision parts; of Cholesky, half the columns of a panel
   probe_vector,     // n
   probe_product,    // n
   probe_transpose,  // n

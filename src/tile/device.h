@@ -47,6 +47,9 @@
 //                          c_stride, count)
 //                    c <- c - P[row : row + m, :] P[col : col + n, :]^H, P being a split panel of k
 //                    columns; for `count` blocks at the given distances
+//   rows_by_parts, run_by_parts<T>
+//                    panels of Cholesky of so many rows, or more, are made by runs of at most so
+//                    many columns, with products by parts between them
 //   split_left(lane, m, n, src, lds, dst, ldd)
 //                    the same for the first factor of subtract_split_rows, lower_halves(type) each
 //   subtract_split_rows(lane, m, n, k, a, lda, b, ldb, parts, c, ldc)

@@ -58,6 +58,7 @@ class Panel {
   Size parts() const { return parts_; }
   std::span<const RowRange> ranges() const { return ranges_; }
   T* data() { return buffer_ + head_; }
+  T* head() { return buffer_; }
 
   // panel <- the ranges' rows of a; a has leading dimension lda and `width` columns.
   void pack(Lane& lane, const T* a, Size lda) {

@@ -53,6 +53,9 @@ struct Deferred {
   using Event = DeferredEvent;
   using Ticket = DeferredTicket;
   using Lanes = DeferredLanes;
+  static constexpr Size rows_by_parts = 6;
+  template <class T>
+  static constexpr Size run_by_parts = 3;
   static constexpr Size inverse_block = 2;
   static constexpr bool partitions = true;
   static constexpr bool gram_panels = true;

@@ -94,6 +94,7 @@ TEST(Plan, PartsOfCholeskyPanels) {
     const Size halves = type == DType::f32 ? 4 : type == DType::c64 ? 18 : 0;
     EXPECT_EQ(plan.precision(), halves > 0 ? Precision::split : Precision::native);
     EXPECT_EQ(plan.entry(Buffer::split_even).bytes(), halves * 2 * 1008 * plan.tile());
+    EXPECT_EQ(plan.entry(Buffer::split_block).bytes(), halves * 1008 * plan.tile());
     EXPECT_EQ(plan.entry(Buffer::row_scale).bytes(), halves > 0 ? 4 * 1002 : 0);
     EXPECT_EQ(plan.entry(Buffer::inverse_scale).bytes(), halves > 0 ? 4 * (1002 + 1) : 0);
   }

@@ -8,6 +8,7 @@
 #include "tile/cuda/cuda.h"
 #include "tile/cuda/device_context.h"
 #include "tile/cuda/panel_rows.h"
+#include "tile/split_panel.h"
 
 namespace jaxmg::test {
 namespace {
@@ -339,6 +340,66 @@ void check_split_products(CudaLane& lane) {
   }
 }
 
+// A panel that is made by runs of columns with products by parts between them, its rows few rows
+// over and over. Right-hand sides are larger than half precision holds.
+template <class T>
+void check_split_panel(CudaLane& lane) {
+  Group group("tiles: panels by parts " + type_name<T>());
+  const Size n = 600, m = Cuda::rows_by_parts + 100, distinct = 211, rhs = 3, room = 8;
+  const double large = 1e6;
+  const auto l = HostMatrix<T>::random_lower(n, 54).lower();
+  const auto x = HostMatrix<T>::random(distinct, n, 58);
+  const auto square = product(l, l.applied(Op::conj_transpose));
+  const auto below = product(x, l.applied(Op::conj_transpose));
+  HostMatrix<T> a(n + m + room, n);
+  for (Size j = 0; j < n; ++j) {
+    for (Size i = 0; i < n + m + room; ++i) {
+      const auto size = static_cast<Real<T>>(i < n + m ? 1 : i < n + m + rhs ? large : 0);
+      a(i, j) = i < n ? square(i, j) : below((i - n) % distinct, j) * size;
+    }
+  }
+  const std::vector<T> packed = [&] {  // without gaps
+    std::vector<T> elements;
+    for (Size j = 0; j < n; ++j) {
+      for (Size i = 0; i < a.m; ++i) {
+        elements.push_back(a(i, j));
+      }
+    }
+    return elements;
+  }();
+  const DeviceArray<T> panel(packed);
+  DeviceArray<Cuda::Half> parts(cholesky_halves(dtype_of<T>) * parts_ld(n + m) * n / 2);
+  DeviceArray<Info> info(1);
+  Cuda::reset(lane, info.get());
+  SplitPanel<Cuda, T> split(panel.get(), nullptr, parts.get());
+  split.reshape({RowRange{GlobalIndex(0), m, 0}}, n, n, 1, rhs, room);
+  split.factor(lane, 0, 0, info.get());
+  group.expect(info.download()[0].kind == 0, "no failure");
+  const auto out = panel.download();
+  const auto at = [&](Size i, Size j) { return out[static_cast<std::size_t>(i + j * a.m)]; };
+  HostMatrix<T> factor(n, n);
+  for (Size j = 0; j < n; ++j) {
+    for (Size i = j; i < n; ++i) {
+      factor(i, j) = at(i, j);
+    }
+  }
+  const double bound = 30 * epsilon<T> * static_cast<double>(n) * (1 + square.largest());
+  group.expect_small(distance(product(factor, factor.applied(Op::conj_transpose)), square), bound,
+                     "factor");
+  // Some of the rows, among them the last, and the right-hand sides.
+  HostMatrix<T> some(100 + rhs, n), wanted(100 + rhs, n);
+  for (Size k = 0; k < some.m; ++k) {
+    const Size row = k < 100 ? m - 1 - k * (m / 100) : m + k - 100;
+    const auto size = static_cast<Real<T>>(k < 100 ? 1 : 1 / large);
+    for (Size j = 0; j < n; ++j) {
+      some(k, j) = at(n + row, j) * size;
+      wanted(k, j) = below(row % distinct, j);
+    }
+  }
+  group.expect_small(distance(product(some, factor.applied(Op::conj_transpose)), wanted),
+                     bound * (1 + some.largest()), "rows and right-hand sides");
+}
+
 // The same for those of LU: a second factor of any size, without conjugation.
 template <class T>
 void check_split_rows(CudaLane& lane) {
@@ -400,6 +461,7 @@ void check_type(tile::DeviceContext& context) {
     check_scales<T>(lanes.update);
     check_split_products<T>(lanes.update);
     check_split_rows<T>(lanes.update);
+    check_split_panel<T>(lanes.panel);
   }
 }
 

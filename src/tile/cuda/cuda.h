@@ -31,6 +31,10 @@ struct Cuda {
   static constexpr Size least_update_columns = 1024;
   template <class T>
   static constexpr bool splits = has_parts(dtype_of<T>);
+  // Panels of fewer rows are made sooner with numbers as they are, as are runs of fewer columns.
+  static constexpr Size rows_by_parts = 16384;
+  template <class T>
+  static constexpr Size run_by_parts = 256;
   // Storage of a half-precision number.
   struct Half {
     std::uint16_t bits;
