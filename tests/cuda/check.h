@@ -117,6 +117,7 @@ class DeviceArray {
 // The groups.
 void check_tiles();
 void check_panel_operations();
+void check_part_operations();
 void check_communicator(int devices);
 void check_cholesky(int devices);
 void check_cholesky_parts(int devices);

@@ -120,6 +120,7 @@ int main(int argc, char** argv) {
     }
     if (argc > 1 && std::strcmp(argv[1], "--parts") == 0) {
       test::check_panel_operations();
+      test::check_part_operations();
       test::check_cholesky_parts(devices);
       test::check_lu_parts(devices);
       return test::Group::total_failures() == 0 ? 0 : 1;
@@ -146,6 +147,7 @@ int main(int argc, char** argv) {
     }
     test::check_tiles();
     test::check_panel_operations();
+    test::check_part_operations();
     test::check_communicator(devices);
     test::check_lu_tiles();
     test::check_lu_panel();

@@ -104,6 +104,15 @@ def badly_scaled(n, dtype=np.float64, seed=0):
     return scaled(spd(n, dtype, seed), 2.0**powers)
 
 
+def uneven(n, dtype=np.float64, seed=0):
+    """D S D whose diagonal runs from 2^-9 to 2^11, about as far as half-precision parts go
+    unscaled.
+    """
+    a = spd(n, dtype, seed)
+    sizes = np.array([5.45, 0.2, -4.45, 5])[np.arange(n) % 4]
+    return scaled(a, 2.0**sizes / np.sqrt(a.diagonal().real))
+
+
 def kernel(n, dtype=np.float64, jitter=1e-3):
     """Squared-exponential kernel of n points in [0, 1]."""
     x = np.linspace(0, 1, n)
@@ -116,5 +125,6 @@ HARD = {
     "clustered": clustered,
     "graded": graded,
     "badly_scaled": badly_scaled,
+    "uneven": uneven,
     "kernel": lambda n, dtype: kernel(n, dtype),
 }
