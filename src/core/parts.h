@@ -21,6 +21,13 @@ constexpr Size parts_ld(Size rows) {
 constexpr Size cholesky_halves(DType t) {
   return t == DType::c64 ? 3 * (4 + 2) : 4;
 }
+// Whether long panels of Cholesky factors on GPUs are made by products by parts, too, which takes
+// room for those of half a panel: runs of so many columns are made with numbers as they are, and
+// complex panels wait for other things.
+constexpr Size kNativeRun = 256;
+constexpr bool makes_panels_by_parts(DType t, Size tile) {
+  return t == DType::f32 && tile > kNativeRun;
+}
 // Of LU: the factor L.
 constexpr Size lower_halves(DType t) {
   return t == DType::c64 ? 3 * 4 : 4;

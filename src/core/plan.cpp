@@ -90,7 +90,10 @@ Size narrow_band_limit(const PlanRequest& q) {
     return 0;
   }
   const bool large = q.type == DType::c128;
-  return q.vectors ? (large ? 10240 : 5120) : (large ? 20480 : 10240);
+  if (!q.vectors) {
+    return large ? 20480 : 10240;
+  }
+  return large ? 10240 : q.type == DType::f64 ? 7168 : 5120;
 }
 
 // Half widths of the band of an eigenproblem: wide enough for fast products, while the work of the

@@ -28,8 +28,10 @@ void add_potrf_entries(const PlanRequest& q, const Decisions& decided, EntryList
     const Size scales = q.ranks * rows;
     list.scratch(Buffer::split_even, DType::f32,
                  ceil_div(cholesky_halves(t) * parts_ld(q.n) * tile, 2));
-    list.scratch(Buffer::split_block, DType::f32,
-                 ceil_div(cholesky_halves(t) * parts_ld(q.n) * ceil_div(tile, 2), 2));
+    if (q.platform != Platform::cuda || makes_panels_by_parts(t, tile)) {
+      list.scratch(Buffer::split_block, DType::f32,
+                   ceil_div(cholesky_halves(t) * parts_ld(q.n) * ceil_div(tile, 2), 2));
+    }
     list.scratch(Buffer::row_scale, real, scales);
     list.scratch(Buffer::inverse_scale, real, scales + 1);  // and whether they are needed
   }

@@ -22,7 +22,7 @@ class SplitPanel : public Panel<Device, T> {
   using Half = typename Device::Half;
   static constexpr bool by_parts = true;
 
-  // split: room for the parts of a panel; run_split: for those of half its columns.
+  // split: room for the parts of a panel; run_split: for those of half its columns, if there is.
   SplitPanel(T* buffer, Half* split, Half* run_split)
       : Panel<Device, T>(buffer), split_(split), run_split_(run_split) {}
 
@@ -35,7 +35,7 @@ class SplitPanel : public Panel<Device, T> {
   }
 
   void factor(Lane& lane, Size part, Size position, Info* info) {
-    if (this->rows() < Device::rows_by_parts || this->parts() > 1) {
+    if (run_split_ == nullptr || this->rows() < Device::rows_by_parts || this->parts() > 1) {
       return Panel<Device, T>::factor(lane, part, position, info);
     }
     factor_run(lane, 0, this->width(), position, info);

@@ -146,6 +146,7 @@ void check_split_panel(CudaLane& lane) {
       factor(i, j) = at(i, j);
     }
   }
+  factor = factor.lower();
   const double bound = 30 * epsilon<T> * static_cast<double>(n) * (1 + square.largest());
   group.expect_small(distance(product(factor, factor.applied(Op::conj_transpose)), square), bound,
                      "factor");

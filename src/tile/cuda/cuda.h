@@ -34,7 +34,7 @@ struct Cuda {
   // Panels of fewer rows are made sooner with numbers as they are, as are runs of fewer columns.
   static constexpr Size rows_by_parts = 16384;
   template <class T>
-  static constexpr Size run_by_parts = 256;
+  static constexpr Size run_by_parts = kNativeRun;
   // Storage of a half-precision number.
   struct Half {
     std::uint16_t bits;
