@@ -37,14 +37,13 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
 from . import _calls, _polar_plan, _qr_calls, _ring
 from ._dot import dot
-from ._polar_place import Place, ResolvedPolar, bound, largest
+from ._polar_place import Place, ResolvedPolar, bound, largest, scattered
 from ._qr_layout import resolve_qr
 from .errors import NO_CONVERGENCE, NON_FINITE, OK
 
@@ -125,10 +124,9 @@ def _approach(p: Place, x: Array) -> _Far:
 
     x_type = x.dtype
     eps = jnp.asarray(np.finfo(p.r.dtype).eps, jnp.finfo(x_type).dtype)
-    least, left = _polar_plan.plan(p.r.n, p.r.dtype, eps)
-    return lax.while_loop(
-        unfinished, step, _Far(x, eps, least, jnp.asarray(False), left, jnp.int32(0))
-    )
+    # The first step looks for the least singular value and plans those that come.
+    start = _Far(x, eps, eps, jnp.asarray(False), jnp.int32(1), jnp.int32(0))
+    return lax.while_loop(unfinished, step, start)
 
 
 class _Near(NamedTuple):
@@ -198,8 +196,8 @@ def _completed(p: Place, x: Array, attempt: Array) -> Array:
     Y = I leaves diagonal and semidefinite matrices as they are; where it maps a part of one null
     space into the range of X, random numbers do better.
     """
-    key = jax.random.fold_in(jax.random.fold_in(jax.random.PRNGKey(0), attempt), p.rank)
-    y = jax.random.normal(key, x.shape, x.dtype) / math.sqrt(p.r.n)
+    columns = lax.broadcasted_iota(jnp.int32, x.shape, 1)
+    y = scattered(_ring.row_index(x, p.rank), columns, attempt, x.dtype) / math.sqrt(p.r.n)
     y = _ring.true_rows(p.r.layout, p.rank, y, p.r.n)
     y = jnp.where(attempt == 1, p.identity(x), y)
     y = y - p.times(y, p.gram(x))
