@@ -95,9 +95,9 @@ def _valid(a: Array, triangle: int) -> Array:
 
 def _size(a: Array) -> Array:
     """The largest absolute value of a real or imaginary part; NaN if there is one."""
-    if not jnp.iscomplexobj(a):
-        return jnp.max(jnp.abs(a))
-    return jnp.maximum(jnp.max(jnp.abs(jnp.real(a))), jnp.max(jnp.abs(jnp.imag(a))))
+    if jnp.iscomplexobj(a):
+        return jnp.max(jnp.maximum(jnp.abs(jnp.real(a)), jnp.abs(jnp.imag(a))))
+    return jnp.max(jnp.abs(a))
 
 
 def _judged(a: Array, triangle: int) -> tuple[tuple[Any, int], ...]:

@@ -47,7 +47,7 @@ _NATURAL = ("cholesky", "solve_triangular")
 _RECTANGULAR = ("geqrf", "orgqr", "geqrs", "gels")
 WARN_ABOVE = 0.95
 # Bytes that any device has: what needs no more is not looked at.
-NEGLIGIBLE = 1 << 26
+NEGLIGIBLE = {"cuda": 1 << 30, "cpu": 1 << 26}
 
 
 def takes_chosen_tile(routine: str, backend: str) -> bool:
@@ -226,7 +226,7 @@ def check_memory(routine: str, r: Resolved, nrhs: int, *, in_place: bool, stages
     """
     stages = stages or _stages_of(routine, r)
     needed = _needed(stages, r, nrhs, in_place)
-    if needed < NEGLIGIBLE:
+    if needed < NEGLIGIBLE[r.layout.platform]:
         return True
     free, source = available(r.layout.platform, r.layout.ranks)
     if free == 0 or needed <= WARN_ABOVE * free:
@@ -286,7 +286,11 @@ def _qr_needed(routine: str, r: QrLayout, nrhs: int, in_place: bool) -> int:
 def gram_fits(r: QrLayout, nrhs: int) -> bool:
     """Whether there is room for a copy of A, which a QR factorisation after all would want."""
     needed = _qr_needed("gels", r, nrhs, False)
-    free, _ = available(r.layout.platform, r.layout.ranks) if needed >= NEGLIGIBLE else (0, "")
+    free, _ = (
+        available(r.layout.platform, r.layout.ranks)
+        if needed >= NEGLIGIBLE[r.layout.platform]
+        else (0, "")
+    )
     return free == 0 or needed <= WARN_ABOVE * free
 
 
@@ -296,7 +300,7 @@ def check_qr_memory(
     """Refuses what cannot fit and warns of what hardly does; as check_memory."""
     stages = stages or (routine if routine in STAGES else "least_squares")
     needed = _qr_needed(stages, r, nrhs, in_place)
-    if needed < NEGLIGIBLE:
+    if needed < NEGLIGIBLE[r.layout.platform]:
         return True
     free, source = available(r.layout.platform, r.layout.ranks)
     if free == 0 or needed <= WARN_ABOVE * free:

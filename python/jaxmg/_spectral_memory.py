@@ -75,7 +75,7 @@ def check_bytes(routine: str, layout: Layout, m: int, n: int, dtype: str, needed
         InsufficientMemoryError: with the bytes needed and present, and the largest n that fits.
     """
     bytes_needed = int(needed(m, n))
-    if bytes_needed < NEGLIGIBLE:
+    if bytes_needed < NEGLIGIBLE[layout.platform]:
         return
     free, source = available(layout.platform, layout.ranks)
     if free == 0 or bytes_needed <= WARN_ABOVE * free:

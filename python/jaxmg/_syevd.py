@@ -249,7 +249,8 @@ def syevd(
             precision=precision,
         )
         call = dataclasses.replace(call, report=check)
-        if a is given and _bytes_needed(call, not in_place, call.r.n) < NEGLIGIBLE:
+        needed = _bytes_needed(call, not in_place, call.r.n)
+        if a is given and needed < NEGLIGIBLE[call.r.layout.platform]:
             _prepared.put(key, call)
     out = eigen(call, a, given=given if donate else None, check=check)
     results = [out.values]

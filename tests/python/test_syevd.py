@@ -307,7 +307,7 @@ def test_derivatives_inside_shard_map(checked):
 def test_memory_is_asked_before(monkeypatch, mesh):
     from jaxmg import _device_memory, _spectral_memory
 
-    monkeypatch.setattr(_spectral_memory, "NEGLIGIBLE", 0)
+    monkeypatch.setattr(_spectral_memory, "NEGLIGIBLE", {"cuda": 0, "cpu": 0})
     for call in (jaxmg.syevd, jaxmg.gesvd, jaxmg.polar):
         free = 1
         for largest in (0, 1):  # where nothing fits, and where something does
