@@ -170,14 +170,16 @@ bool householder_cluster(CudaLane& lane, Size m, Size w, T* a, Size lda, T* r, S
   using D = DeviceType<T>;
   using R = Real<T>;
   constexpr Size few = 8 * kGridWarps, many = 16 * kGridWarps;  // rows of a block
-  if (w > kGridColumns || m > many * kClusterBlocks || compute_capability_major(lane) < 9) {
+  constexpr bool has_many = sizeof(D) <= 8;  // larger elements are sooner done by more blocks
+  const Size most = (has_many ? many : few) * kClusterBlocks;
+  if (w > kGridColumns || m > most || compute_capability_major(lane) < 9) {
     return false;
   }
   const GridPanel<D> p{narrow(m),    narrow(w), narrow(std::min(m, w)), on_device(a), lda,
                        on_device(r), ldr,       on_device(tau),         nullptr,      nullptr};
   if (m <= few * kClusterBlocks) {
     launch<D, R, 8>(lane, p, static_cast<unsigned>(ceil_div(m, few)));
-  } else {
+  } else if constexpr (has_many) {
     launch<D, R, 16>(lane, p, static_cast<unsigned>(ceil_div(m, many)));
   }
   return true;
