@@ -12,7 +12,7 @@ import jaxmg
 from jaxmg import _native, _one_call
 from jaxmg._layout import Layout, resolve_plan
 from matrices import DTYPES, general
-from meshes import AUTO, EXPLICIT, grid, line, put
+from meshes import AUTO, EXPLICIT, grid, line, need, put
 from residuals import assert_solved, relative
 
 N = 16
@@ -56,6 +56,7 @@ def test_numbers_of_devices(ranks):
 
 @pytest.mark.parametrize("nrhs", [None, 0, 1, 17, 64, 65])
 def test_numbers_of_right_hand_sides(nrhs, mesh):
+    need(2)  # alone there is nobody to wait for
     a = matrix(24)
     b = general(24, nrhs or 1)
     b = b[:, 0] if nrhs is None else b[:, :nrhs]
@@ -141,6 +142,7 @@ def test_forward_second_and_transposed(dtype, mesh):
 
 
 def test_batches(mesh):
+    need(2)  # alone there is nobody to wait for
     a, bs = matrix(N), np.stack([general(N, 3, seed=i) for i in range(4)])
     placed = put(a, mesh, "x", None)
     x, made = calls(jax.jit(jax.vmap(jaxmg.lu_solve, (None, 0))), placed, bs)
@@ -174,6 +176,7 @@ def test_donation(kind):
 
 
 def test_where_it_pays(mesh, monkeypatch):
+    need(2)
     monkeypatch.delenv(_one_call.VARIABLE)
     gpus = Layout("dist", mesh, ("x",), (), "cuda")
     r = resolve_plan(gpus, 20000, "float64", routine="getrf")

@@ -15,7 +15,7 @@ import reference
 from jaxmg import _native, _one_call
 from jaxmg._layout import Layout, resolve_plan
 from matrices import DTYPES, general, hermitian, spd
-from meshes import AUTO, EXPLICIT, grid, line, put
+from meshes import AUTO, EXPLICIT, grid, line, need, put
 from residuals import assert_solved, relative
 
 N = 16
@@ -56,6 +56,7 @@ def test_numbers_of_devices(ranks):
 
 @pytest.mark.parametrize("nrhs", [None, 0, 1, 2, 17, 64, 65, 600])
 def test_numbers_of_right_hand_sides(nrhs, mesh):
+    need(2)  # alone there is nobody to wait for
     a = spd(24)
     b = general(24, nrhs or 1)
     b = b[:, 0] if nrhs is None else b[:, :nrhs]
@@ -193,6 +194,7 @@ def test_transposed_in_the_right_hand_side(dtype, mesh):
 
 
 def test_batches(mesh):
+    need(2)  # alone there is nobody to wait for
     a, bs = spd(N), np.stack([general(N, 3, seed=i) for i in range(4)])
     placed = put(a, mesh, "x", None)
     for wrap in (lambda f: f, jax.jit):
@@ -254,6 +256,7 @@ def test_checkify(mesh):
 
 
 def test_the_environment_decides_call_by_call(mesh, monkeypatch):
+    need(2)  # alone there is nobody to wait for
     a, b = put(spd(N), mesh, "x", None), general(N, 1)
     one, two = (1, 0, 0), (0, 1, 1)
     by_plan = one if jax.default_backend() != "cpu" and mesh.size > 1 else two
@@ -267,6 +270,7 @@ def test_the_environment_decides_call_by_call(mesh, monkeypatch):
 
 def test_where_it_pays(mesh, monkeypatch):
     """The choice that is left to the plan."""
+    need(2)
     monkeypatch.delenv(_one_call.VARIABLE)
     gpus = Layout("dist", mesh, ("x",), (), "cuda")
     r = resolve_plan(gpus, 20000, "float64")
