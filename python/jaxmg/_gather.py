@@ -9,7 +9,6 @@ processes nothing is gathered, since machines with different profiles would not 
 from __future__ import annotations
 
 import dataclasses
-import os
 
 import jax
 
@@ -53,12 +52,7 @@ def setting() -> int | None:
     """What the user chose (None: nothing)."""
     if _chosen is not None:
         return _chosen
-    text = os.environ.get(VARIABLE, "")
-    if not text:
-        return None
-    if not text.isdigit():
-        raise ValueError(f"{VARIABLE}: got {text!r}; accepted are integers >= 0.")
-    return int(text)
+    return _library.size_in_environment(VARIABLE)
 
 
 def threshold(

@@ -41,14 +41,19 @@ _NATURAL_ORDER = 2
 _PHASE = 3
 
 
-def setting() -> int | None:
-    """What the environment says of all routines and platforms (None: nothing)."""
-    text = os.environ.get(VARIABLE, "")
+def size_in_environment(variable: str) -> int | None:
+    """The number that an environment variable holds (None: it is not set)."""
+    text = os.environ.get(variable, "")
     if not text:
         return None
     if not text.isdigit():
-        raise ValueError(f"{VARIABLE}: got {text!r}; accepted are integers >= 0.")
+        raise ValueError(f"{variable}: got {text!r}; accepted are integers >= 0.")
     return int(text)
+
+
+def setting() -> int | None:
+    """What the environment says of all routines and platforms (None: nothing)."""
+    return size_in_environment(VARIABLE)
 
 
 def below(routine: str, dtype: str, platform: str) -> int:

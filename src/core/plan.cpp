@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <sstream>
 #include <stdexcept>
 
@@ -14,29 +13,13 @@ namespace {
 
 constexpr Size kAlignment = 256;  // of every scratch buffer, in bytes
 constexpr Size kMaxRhsBlock = 512;
-// From this order on native updates of a Cholesky factorisation take so long that nothing else
-// counts.
-constexpr Size kLongUpdates = 49152;
 // Right-hand sides that are eliminated with a matrix travel with its panels and lengthen them;
 // many of them are solved for just as fast on their own.
 constexpr Size kMostEliminatedRhs = 64;
 // Panels keep their alignment: rows of right-hand sides are added in lots of so many.
 constexpr Size kRhsRows = 16;
-constexpr Size kWidestLuTile =
-    1024;  // on a GPU a block's shared memory holds a column's moved rows
 // Of n, nrhs, tile and columns: then no product of two of them, in bytes, exceeds 2^60.
 constexpr Size kLargest = Size{1} << 28;
-
-// A panel of an LU factorisation is the critical path: narrower ones pay up to larger n.
-Size choose_lu_tile(const PlanRequest& q) {
-  if (q.platform == Platform::cpu) {
-    return q.n >= 4096 ? 256 : q.n >= 1024 ? 128 : q.n >= 256 ? 64 : 32;
-  }
-  if (q.type == DType::f32) {  // products that are several times faster want a shorter panel
-    return q.n >= 98304 ? 1024 : q.n >= 20480 ? 512 : q.n >= 2048 ? 256 : 128;
-  }
-  return q.n >= 49152 ? 1024 : q.n >= 28672 ? 512 : q.n >= 2048 ? 256 : 128;
-}
 
 // Of complex numbers in half-precision parts: their products have twice the inner dimension that
 // real ones of the same tile have, and their panels are native.
@@ -78,32 +61,6 @@ Size choose_tile(const PlanRequest& q) {
   return tile;
 }
 
-// A block of this edge, and some vectors, lie in the memory of one multiprocessor.
-constexpr Size kWidestBandCuda = 64;
-
-// Below this order a narrow band is better on a GPU: bulges go through it in half the time, which
-// is a large part of what small problems take: the time of the chase grows as n, that of the rest
-// as n^2 or n^3. Reflectors of narrow bands are applied more slowly, unless elements are large;
-// where nobody wants vectors that does not count.
-Size narrow_band_limit(const PlanRequest& q) {
-  if (q.platform != Platform::cuda) {
-    return 0;
-  }
-  const bool large = q.type == DType::c128;
-  if (!q.vectors) {
-    return large ? 20480 : 10240;
-  }
-  return large ? 10240 : q.type == DType::f64 ? 7168 : 5120;
-}
-
-// Half widths of the band of an eigenproblem: wide enough for fast products, while the work of the
-// second stage and of its reflectors grows with it.
-Size choose_band(const PlanRequest& q) {
-  const Size rows = std::max<Size>(1, ceil_div(q.n, q.ranks));
-  const bool wide = q.n >= 1024 && q.n >= narrow_band_limit(q);
-  return std::min<Size>(wide ? 64 : q.n >= 256 ? 32 : q.n >= 64 ? 16 : 8, rows);
-}
-
 Size choose_group(const PlanRequest& q, Size tile) {
   if (factors_by_cholesky(q.routine) && q.order == Order::natural) {
     return 1;  // tiles that were dealt out do not follow each other in the matrix
@@ -112,33 +69,6 @@ Size choose_group(const PlanRequest& q, Size tile) {
     return q.group;
   }
   return q.platform == Platform::cpu ? 1 : std::max<Size>(1, 1024 / tile);
-}
-
-// Where the chain of panels decides, the next one is not kept waiting for all of a panel: in parts,
-// its way and what the next one needs of it go on beside the making of the rest. Each part has
-// calls of its own, which take longer than the parts of narrow panels, or of real ones, that GPUs
-// make in one launch. Half-precision parts of numbers are made of whole panels.
-Size choose_panel_parts(const PlanRequest& q, Precision precision, Size tile) {
-  if (!factors_by_cholesky(q.routine) || precision != Precision::native) {
-    return 1;
-  }
-  if (q.parts > 0) {
-    return q.parts;
-  }
-  if (q.platform != Platform::cuda || !is_complex(q.type) || q.ranks == 1 || q.n < 4096 ||
-      q.n >= kLongUpdates) {
-    return 1;
-  }
-  return tile >= 448 ? 4 : tile >= 320 ? 2 : 1;
-}
-
-// As long as an update takes longer than a panel and its way, nobody waits for the parts, and a
-// look-ahead by parts takes longer than one product: the number of rows m at which, for each column
-// of the tile, four times m^2 operations on all devices take that time.
-Size choose_parted_rows(const PlanRequest& q) {
-  constexpr double seconds = 1.8e-6, speed = 14e12;
-  return q.parts > 0 ? q.n
-                     : static_cast<Size>(std::sqrt(seconds * speed * static_cast<double>(q.ranks)));
 }
 
 // Not where tiles are dealt out, since right-hand sides stay where they are, and not where the
@@ -198,8 +128,8 @@ void Plan::decide() {
   tile_ = q.tile > 0         ? std::min(q.tile, std::max<Size>(1, rows))
           : is_qr(q.routine) ? choose_qr_tile(q)
                              : choose_tile(q);
-  if (is_lu(q.routine) && q.platform == Platform::cuda) {
-    tile_ = std::min(tile_, kWidestLuTile);
+  if (is_lu(q.routine)) {
+    tile_ = std::min(tile_, widest_lu_tile(q));
   }
   if (q.backend != Backend::native) {
     tile_ = choose_vendor_tile(q);
@@ -211,10 +141,7 @@ void Plan::decide() {
     precision_ = q.precision;
   }
   if (q.routine == Routine::syevd && q.backend == Backend::native) {
-    tile_ = q.tile == 0 ? choose_band(q) : tile_;
-    if (q.platform == Platform::cuda) {
-      tile_ = std::min(tile_, kWidestBandCuda);
-    }
+    tile_ = choose_band(q, tile_);
     // No wider than the matrix.
     const Size panels = std::max<Size>(1, q.n / std::max<Size>(1, tile_));
     group_ = std::min(q.group > 0 ? q.group : choose_reflector_group(q, tile_), panels);

@@ -1,8 +1,37 @@
-// Buffers of the Cholesky family.
+// Panels and buffers of the Cholesky family.
+#include <cmath>
+
 #include "core/parts.h"
 #include "core/plan_entries.h"
 
 namespace jaxmg {
+
+// Where the chain of panels decides, the next one is not kept waiting for all of a panel: in parts,
+// its way and what the next one needs of it go on beside the making of the rest. Each part has
+// calls of its own, which take longer than the parts of narrow panels, or of real ones, that GPUs
+// make in one launch. Half-precision parts of numbers are made of whole panels.
+Size choose_panel_parts(const PlanRequest& q, Precision precision, Size tile) {
+  if (!factors_by_cholesky(q.routine) || precision != Precision::native) {
+    return 1;
+  }
+  if (q.parts > 0) {
+    return q.parts;
+  }
+  if (q.platform != Platform::cuda || !is_complex(q.type) || q.ranks == 1 || q.n < 4096 ||
+      q.n >= kLongUpdates) {
+    return 1;
+  }
+  return tile >= 448 ? 4 : tile >= 320 ? 2 : 1;
+}
+
+// As long as an update takes longer than a panel and its way, nobody waits for the parts, and a
+// look-ahead by parts takes longer than one product: the number of rows m at which, for each column
+// of the tile, four times m^2 operations on all devices take that time.
+Size choose_parted_rows(const PlanRequest& q) {
+  constexpr double seconds = 1.8e-6, speed = 14e12;
+  return q.parts > 0 ? q.n
+                     : static_cast<Size>(std::sqrt(seconds * speed * static_cast<double>(q.ranks)));
+}
 
 namespace {
 

@@ -1,4 +1,4 @@
-// Buffers of the eigensolver.
+// Bands and buffers of the eigensolver.
 #include <algorithm>
 
 #include "core/parts.h"
@@ -11,7 +11,36 @@ namespace {
 // A GPU makes matrices of fewer rows in times that are those of launches.
 constexpr Size kManyRows = 2048;
 
+// A block of this edge, and some vectors, lie in the memory of one multiprocessor.
+constexpr Size kWidestBandCuda = 64;
+
+// Below this order a narrow band is better on a GPU: bulges go through it in half the time, which
+// is a large part of what small problems take: the time of the chase grows as n, that of the rest
+// as n^2 or n^3. Reflectors of narrow bands are applied more slowly, unless elements are large;
+// where nobody wants vectors that does not count.
+Size narrow_band_limit(const PlanRequest& q) {
+  if (q.platform != Platform::cuda) {
+    return 0;
+  }
+  const bool large = q.type == DType::c128;
+  if (!q.vectors) {
+    return large ? 20480 : 10240;
+  }
+  return large ? 10240 : q.type == DType::f64 ? 7168 : 5120;
+}
+
 }  // namespace
+
+// Half widths of the band of an eigenproblem: wide enough for fast products, while the work of the
+// second stage and of its reflectors grows with it.
+Size choose_band(const PlanRequest& q, Size tile) {
+  if (q.tile == 0) {
+    const Size rows = std::max<Size>(1, ceil_div(q.n, q.ranks));
+    const bool wide = q.n >= 1024 && q.n >= narrow_band_limit(q);
+    tile = std::min<Size>(wide ? 64 : q.n >= 256 ? 32 : q.n >= 64 ? 16 : 8, rows);
+  }
+  return q.platform == Platform::cuda ? std::min(tile, kWidestBandCuda) : tile;
+}
 
 Size sweep_group(Size b) {
   return std::max<Size>(1, b / 2);

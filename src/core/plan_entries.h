@@ -50,16 +50,26 @@ Size vendor_rows(Size n, int ranks, Size tile);
 Size vendor_rhs_block(const PlanRequest& request);
 void add_vendor_entries(const PlanRequest& request, const Decisions& decided, EntryList& list);
 
+// From this order on native updates of a Cholesky factorisation take so long that nothing else
+// counts.
+inline constexpr Size kLongUpdates = 49152;
+
 // potrf, potrs, logdet, locate, potri, posv
 void add_cholesky_entries(const PlanRequest& request, const Decisions& decided, EntryList& list);
+// Into how many parts a panel is made, and from how many rows on a look-ahead is by parts.
+Size choose_panel_parts(const PlanRequest& request, Precision precision, Size tile);
+Size choose_parted_rows(const PlanRequest& request);
 // getrf, getrs, getdet, getri, gesv
 void add_lu_entries(const PlanRequest& request, const Decisions& decided, EntryList& list);
+Size choose_lu_tile(const PlanRequest& request);
+Size widest_lu_tile(const PlanRequest& request);
 // trsm, cholupdate
 void add_triangular_entries(const PlanRequest& request, const Decisions& decided, EntryList& list);
 // mirror, cyclic
 void add_redistribution_entries(const PlanRequest& request, const Decisions& decided,
                                 EntryList& list);
-// syevd
+// syevd; tile: that of the request, or any if it leaves the choice
+Size choose_band(const PlanRequest& request, Size tile);
 Size choose_reflector_group(const PlanRequest& request, Size tile);
 void add_eigen_entries(const PlanRequest& request, const Decisions& decided, EntryList& list);
 

@@ -1,4 +1,4 @@
-// Buffers of the LU family.
+// Tiles and buffers of the LU family.
 #include <algorithm>
 
 #include "core/parts.h"
@@ -13,6 +13,22 @@ bool is_lu(Routine routine) {
 
 bool factors_by_lu(Routine routine) {
   return routine == Routine::getrf || routine == Routine::gesv;
+}
+
+// A panel of an LU factorisation is the critical path: narrower ones pay up to larger n.
+Size choose_lu_tile(const PlanRequest& q) {
+  if (q.platform == Platform::cpu) {
+    return q.n >= 4096 ? 256 : q.n >= 1024 ? 128 : q.n >= 256 ? 64 : 32;
+  }
+  if (q.type == DType::f32) {  // products that are several times faster want a shorter panel
+    return q.n >= 98304 ? 1024 : q.n >= 20480 ? 512 : q.n >= 2048 ? 256 : 128;
+  }
+  return q.n >= 49152 ? 1024 : q.n >= 28672 ? 512 : q.n >= 2048 ? 256 : 128;
+}
+
+Size widest_lu_tile(const PlanRequest& q) {
+  // On a GPU a block's shared memory holds a column's moved rows.
+  return q.platform == Platform::cuda ? 1024 : std::max<Size>(1, q.n);
 }
 
 bool lu_inverts(const PlanRequest& q) {
