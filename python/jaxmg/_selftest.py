@@ -20,6 +20,8 @@ from .cyclic import cyclic_1d, uncyclic_1d
 from .linalg import cho_factor, lu_factor
 
 N = 100
+# With a tile that is named so small a matrix is worked on by the engine, on all devices.
+TILE = 16
 LIMIT = 25.0  # of norm1(b - A x) / (n eps norm1(A) norm1(x))
 
 
@@ -73,7 +75,7 @@ def _residual(a: np.ndarray, x: Any, b: np.ndarray) -> float:
 
 def _solve_check(mesh: Mesh, dtype: str) -> str:
     a, b = _matrix(dtype)
-    x, logdet, status = potrs(a, b, mesh=mesh, return_logdet=True, return_status=True)
+    x, logdet, status = potrs(a, b, TILE, mesh=mesh, return_logdet=True, return_status=True)
     wide = np.complex128 if np.iscomplexobj(a) else np.float64
     eps = float(np.finfo(dtype).eps)
     residual = _residual(a, x, b) * float(np.finfo(wide).eps) / eps
@@ -87,7 +89,7 @@ def _solve_check(mesh: Mesh, dtype: str) -> str:
 
 def _factor_check(mesh: Mesh, dtype: str) -> str:
     a, _ = _matrix(dtype)
-    factor = cho_factor(a, mesh=mesh)
+    factor = cho_factor(a, T_A=TILE, mesh=mesh)
     lower, order = (np.asarray(v) for v in factor.factor())
     permuted = a[order][:, order]
     eps = float(np.finfo(dtype).eps)
@@ -101,7 +103,7 @@ def _factor_check(mesh: Mesh, dtype: str) -> str:
 def _general_check(mesh: Mesh, dtype: str) -> str:
     a, b = _matrix(dtype)
     a = np.roll(a, 7, axis=0)
-    factor = lu_factor(a, mesh=mesh)
+    factor = lu_factor(a, T_A=TILE, mesh=mesh)
     scale = float(np.finfo(np.float64).eps / np.finfo(dtype).eps)
     forms = ((0, a), (1, a.T), (2, a.conj().T))
     worst = max(_residual(form, factor.solve(b, trans), b) for trans, form in forms) * scale
@@ -116,7 +118,7 @@ def _general_check(mesh: Mesh, dtype: str) -> str:
 
 def _qr_check(mesh: Mesh, dtype: str) -> str:
     a = _matrix(dtype)[0][:, : N // 2]
-    q, r, status = qr(a, mesh=mesh, return_status=True)
+    q, r, status = qr(a, TILE, mesh=mesh, return_status=True)
     q, r = np.asarray(q), np.asarray(r)
     norm, unit = np.linalg.norm, N * float(np.finfo(dtype).eps)
     product = norm(a - q @ r, 1) / (unit * norm(a, 1))
@@ -129,10 +131,10 @@ def _qr_check(mesh: Mesh, dtype: str) -> str:
 def _spectral_check(mesh: Mesh, dtype: str) -> str:
     a, _ = _matrix(dtype)
     eps, norm = float(np.finfo(dtype).eps), np.linalg.norm
-    w, v = (np.asarray(x) for x in syevd(a, mesh=mesh))
+    w, v = (np.asarray(x) for x in syevd(a, TILE, mesh=mesh))
     eigen = float(norm(a @ v - v * w, 1) / (N * eps * norm(a, 1)))
     tall = a[:, : N // 2]
-    u, s, vh = (np.asarray(x) for x in gesvd(tall, mesh=mesh))
+    u, s, vh = (np.asarray(x) for x in gesvd(tall, TILE, mesh=mesh))
     singular = float(norm(tall - (u * s) @ vh, 1) / (N * eps * norm(tall, 1)))
     if not max(eigen, singular) <= LIMIT:
         raise ValueError(f"residuals {eigen:.2g} of syevd, {singular:.2g} of gesvd")
@@ -142,7 +144,7 @@ def _spectral_check(mesh: Mesh, dtype: str) -> str:
 def _status_check(mesh: Mesh, dtype: str) -> str:
     a = np.eye(N, dtype=dtype)
     a[41, 41] = -1
-    x, status = potrs(a, np.ones(N, dtype), mesh=mesh, return_status=True)
+    x, status = potrs(a, np.ones(N, dtype), TILE, mesh=mesh, return_status=True)
     if int(status) != 42 or not np.isnan(np.asarray(x)).all():
         raise ValueError(f"status {int(status)} in place of 42")
     return "failing minor 42 found"

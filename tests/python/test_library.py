@@ -9,7 +9,7 @@ import pytest
 from jax.sharding import PartitionSpec as P
 
 import jaxmg
-from jaxmg import linalg
+from jaxmg import _library, linalg
 from matrices import general, hermitian, spd
 from meshes import EXPLICIT, line, need, put
 from residuals import assert_solved, inverse_residual, relative
@@ -310,3 +310,11 @@ def test_what_is_left_to_the_engine(monkeypatch):
 def test_the_plan_says_so():
     assert jaxmg.plan("potrs", 64, "float64", mesh=4).path == "gathered"
     assert jaxmg.plan("potrs", 20000, "float64", mesh=4).path == "distributed"
+
+
+def test_the_selftest_is_one_of_the_engine(monkeypatch):
+    def never(*_):
+        raise AssertionError("a small problem was left to others")
+
+    monkeypatch.setattr(_library, "below", never)
+    assert jaxmg.selftest(line(4))
