@@ -21,6 +21,9 @@ CONTEXT_VERSION = 1
 # The element of `info` in which Python notes how many ranks made a factor (0: those of the
 # layout). A factor made on one device has another order of elimination.
 MADE_ON = 6
+# Of core/status.h: the element that says how positions are counted, and LAPACK's way.
+PHASE = 3
+NATURAL_ORDER = 2
 
 Shape = jax.ShapeDtypeStruct
 

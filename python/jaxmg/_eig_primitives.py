@@ -71,7 +71,7 @@ class ResolvedEig:
         mesh = self.layout.mesh
         shape = () if mesh is None else tuple(mesh.shape.items())
         names = ("syevd", self.dtype, self.backend)
-        numbers = (self.n, self.tile, self.triangle, self.precision)
+        numbers = (self.n, self.tile, self.triangle, self.precision, self.gathered)
         text = repr((*names, shape, self.layout.axes, *numbers))
         return zlib.crc32(text.encode()) & 0x7FFFFFFF
 

@@ -37,7 +37,7 @@ def set_gather_below(n: int | None) -> None:
             variable JAXMG_GATHER_BELOW if it is set. Calls with T_A, calls inside `shard_map` and
             programs that are compiled already are not affected. On CUDA devices JAX's own solvers
             do the smallest problems, on each device for itself, which JAXMG_LIBRARY_BELOW bounds
-            (0: never).
+            (0: never); eigenproblems, Q and R are gathered for these alone, up to the smaller size.
 
     Raises:
         ValueError: n is negative or not an integer.
@@ -84,7 +84,27 @@ def threshold(
 def _for_library(routine: str, dtype: str, ranks: int, platform: str) -> int:
     """The largest n that is gathered for the sake of JAX's own solver."""
     known = _library.below(routine, dtype, platform)
-    return min(known, _MOST_FOR_LIBRARY) if ranks > 1 else 0
+    if _library.setting() is None:
+        known = min(known, _MOST_FOR_LIBRARY)
+    return known if ranks > 1 else 0
+
+
+def _by_library_alone(routine: str, dtype: str, ranks: int, platform: str) -> int:
+    """The largest n of a problem that is gathered, if at all, for JAX's own solver."""
+    known, chosen = _library.below(routine, dtype, platform), setting()
+    return known if ranks == 1 or chosen is None else min(known, chosen)
+
+
+def limit(
+    routine: str, dtype: str, ranks: int, platform: str, precision: int, *, mixed: bool = False
+) -> int:
+    """The largest n that a call of `routine` gathers; 0: it never does."""
+    if routine in ("syevd", "qr"):
+        return 0 if ranks == 1 else _by_library_alone(routine, dtype, ranks, platform)
+    if routine not in ("potrs", "potri", "lu_solve"):
+        return 0
+    solve = "lu_solve" if routine == "lu_solve" else "potrs"
+    return threshold(dtype, ranks, platform, precision, solve, "" if mixed else routine)
 
 
 def _stays(layout: Layout, n: int, tile: int, backend: str) -> bool:
@@ -113,27 +133,21 @@ def small(r: Resolved, tile: int, routine: str = "") -> Resolved:
 
 
 def small_eigenproblem(r: ResolvedEig, tile: int, vectors: bool) -> ResolvedEig:
-    """As :func:`small`; gathered for JAX's own solver, or if the user wants that."""
+    """As :func:`small`; gathered for JAX's own solver alone."""
     layout = r.layout
     if _stays(layout, r.n, tile, r.backend):
         return r
     name = "syevd" if vectors else "eigenvalues"
-    known = _library.below(name, r.dtype, layout.platform)
-    if layout.kind == "dist" and layout.ranks > 1:
-        chosen = setting()
-        if r.n > (known if chosen is None else chosen):
-            return r
-        r = dataclasses.replace(r, gathered=True)
-    return dataclasses.replace(r, library=r.n <= known)
+    if r.n > _by_library_alone(name, r.dtype, layout.ranks, layout.platform):
+        return r
+    return dataclasses.replace(r, gathered=layout.ranks > 1, library=True)
 
 
 def small_qr(r: QrLayout, tile: int) -> QrLayout:
     """As :func:`small` for Q and R in full, which are gathered for JAX's own solver alone."""
-    layout, size = r.layout, max(r.m, r.n)
+    layout = r.layout
     if _stays(layout, r.rank, tile, "native"):
         return r
-    known = _library.below("qr", r.dtype, layout.platform)
-    chosen = setting()
-    if chosen is not None and layout.kind == "dist" and layout.ranks > 1:
-        known = min(known, chosen)
-    return r.by_library() if size <= known else r
+    if max(r.m, r.n) > _by_library_alone("qr", r.dtype, layout.ranks, layout.platform):
+        return r
+    return r.by_library()

@@ -21,7 +21,8 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from . import _calls, errors
-from ._dot import dot
+from ._dot import contract, dot
+from ._scattered import scattered
 
 VARIABLE = "JAXMG_LIBRARY_BELOW"
 
@@ -35,10 +36,8 @@ _FASTER = {
     "syevd": (2048, 2048, 3072, 2048),
     "eigenvalues": (1024, 1024, 1024, 1024),
 }
-# As of hermitian_probe.h.
+# Relative mismatch above which a matrix is not Hermitian, as of the engine's probe.
 _HERMITIAN = 1e-3
-_NATURAL_ORDER = 2
-_PHASE = 3
 
 
 def size_in_environment(variable: str) -> int | None:
@@ -73,7 +72,7 @@ def _report(kind: Array, position: Any = 0) -> Array:
     """An `info` of that kind; the position belongs to positive ones."""
     info = jnp.zeros((8,), jnp.int32).at[0].set(kind.astype(jnp.int32))
     info = info.at[1].set(jnp.where(kind > 0, position, 0).astype(jnp.int32))
-    return info.at[_PHASE].set(_NATURAL_ORDER)
+    return info.at[_calls.PHASE].set(_calls.NATURAL_ORDER)
 
 
 def _unless_failed(info: Array, x: Array) -> Array:
@@ -88,14 +87,20 @@ def _first(*kinds: Any) -> Array:
     return found
 
 
-def _valid(a: Array, triangle: int) -> Array:
-    """The valid part of a Hermitian matrix, zero elsewhere, with a real diagonal."""
-    row, column = (lax.broadcasted_iota(jnp.int32, a.shape, axis) for axis in (0, 1))
-    if jnp.iscomplexobj(a):
-        a = jnp.where(row == column, jnp.real(a).astype(a.dtype), a)
+def _one_triangle(a: Array, triangle: int) -> Array:
+    """The valid part of a Hermitian matrix, zero elsewhere."""
     if triangle < 0:
         return a
+    row, column = (lax.broadcasted_iota(jnp.int32, a.shape, axis) for axis in (0, 1))
     return jnp.where(row >= column if triangle == 0 else row <= column, a, jnp.zeros_like(a))
+
+
+def _real_diagonal(a: Array) -> Array:
+    """The same without the imaginary parts on the diagonal, which nobody uses."""
+    if not jnp.iscomplexobj(a):
+        return a
+    row, column = (lax.broadcasted_iota(jnp.int32, a.shape, axis) for axis in (0, 1))
+    return jnp.where(row == column, jnp.real(a).astype(a.dtype), a)
 
 
 def _size(a: Array) -> Array:
@@ -105,14 +110,26 @@ def _size(a: Array) -> Array:
     return jnp.max(jnp.abs(a))
 
 
-def _judged(a: Array, triangle: int) -> tuple[tuple[Any, int], ...]:
-    """What may be wrong with a Hermitian matrix of which `a` is the valid part."""
-    size = _size(a)
-    faults: tuple[tuple[Any, int], ...] = ((~jnp.isfinite(size), errors.NON_FINITE),)
-    if triangle >= 0:
-        return faults
-    differs = _size(a - jnp.conj(a.T)) > _HERMITIAN * size
-    return (*faults, (differs, errors.NOT_HERMITIAN))
+def _differs(a: Array) -> Array:
+    """Whether A is not Hermitian, by one vector, as the engine judges it (hermitian_probe.h):
+
+    y = A v,  z = A^H v  with |v_i| < 1 / n;   max |y - z| > threshold max |y|
+    """
+    n = a.shape[0]
+    row = lax.iota(jnp.int32, n)
+    v = (scattered(row, row, 0, a.dtype) / (2 * n)).astype(a.dtype)
+    y, z = dot(a, v), jnp.conj(contract(a, v, (((0,), (0,)), ((), ()))))
+    return jnp.max(jnp.abs(y - z)) > _HERMITIAN * jnp.max(jnp.abs(y))
+
+
+def _hermitian(a: Array, triangle: int) -> tuple[Array, Array, list[tuple[Any, int]]]:
+    """The valid part of A, its largest element, and what may be wrong with it."""
+    used = _one_triangle(a, triangle)
+    size, valid = _size(used), _real_diagonal(used)
+    faults: list[tuple[Any, int]] = [(~jnp.isfinite(size), errors.NON_FINITE)]
+    if triangle < 0:
+        faults.append((_differs(valid), errors.NOT_HERMITIAN))
+    return valid, size, faults
 
 
 def _triangular(a: Array, b: Array, **options: bool) -> Array:
@@ -124,8 +141,7 @@ def _triangular(a: Array, b: Array, **options: bool) -> Array:
 
 
 def potrf(r: Any, a: Array) -> list[Array]:
-    valid = _valid(a, r.triangle)
-    faults = _judged(valid, r.triangle)
+    valid, _, faults = _hermitian(a, r.triangle)
     lower = jnp.conj(valid.T) if r.triangle == 1 else valid
     factor = lax.linalg.cholesky(lower, symmetrize_input=False)
     failed = ~jnp.isfinite(jnp.real(jnp.diagonal(factor))).all()
@@ -223,10 +239,8 @@ def orgqr(r: Any, work: Array, aux: Array, info: Array, *, columns: int) -> list
 
 
 def syevd(r: Any, a: Array, *, vectors: bool, first: int, count: int) -> list[Array]:
-    a = _valid(a, r.triangle)
-    faults = _judged(a, r.triangle)
+    a, size, faults = _hermitian(a, r.triangle)
     # Powers of two bring extreme matrices to where no square overflows or is lost.
-    size = _size(a)
     limit = -int(jnp.finfo(size.dtype).minexp) - 2
     usable = jnp.isfinite(size) & (size > 0)
     exponent = jnp.where(usable, jnp.clip(jnp.frexp(size)[1], -limit, limit), 0)

@@ -46,7 +46,8 @@ _NATURAL = ("cholesky", "solve_triangular")
 # Calls on matrices of n rows and another number of columns.
 _RECTANGULAR = ("geqrf", "orgqr", "geqrs", "gels")
 WARN_ABOVE = 0.95
-# Bytes that any device has: what needs no more is not looked at.
+# What needs fewer bytes than that is not compared with what there is: asking takes as long as a
+# small problem, and XLA says itself if it has nothing left.
 NEGLIGIBLE = {"cuda": 1 << 30, "cpu": 1 << 26}
 
 

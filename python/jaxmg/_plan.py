@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from . import _native
 from ._arguments import LARGEST, SUPPORTED, check_backend, check_tile, precision_of, triangle_of
 from ._device_memory import available
-from ._gather import threshold
+from ._gather import limit
 from ._layout import (
     LOWER,
     MIXED,
@@ -266,11 +266,8 @@ def plan(
     free, source = available(platform, ranks)
     split = platform == "cuda" and has_parts(routine, name)
     split = split and engine_precision(name, arithmetic) == SPLIT
-    solve = "lu_solve" if routine == "lu_solve" else "potrs"
-    limit = threshold(
-        name, ranks, platform, SPLIT if split else NATIVE, solve, "" if mixed else routine
-    )
-    gathered = routine in _GATHERED and given == 0 and 0 < n <= limit and engine == "native"
+    most = limit(routine, name, ranks, platform, SPLIT if split else NATIVE, mixed=mixed)
+    gathered = given == 0 and 0 < n <= most and engine == "native"
     workers = 1 if gathered else ranks
     tile = given
     if tile == 0 and takes_chosen_tile(routine, engine):
@@ -294,7 +291,7 @@ def plan(
         devices=ranks,
         platform=platform,
         path=path if engine == "native" else f"{path}, {engine}",
-        gather_below=limit if routine in _GATHERED else 0,
+        gather_below=most,
         arithmetic=_arithmetic(name, split, mixed),
         tile=chosen,
         bytes_by_purpose={**lasting, **scratch},
@@ -319,10 +316,6 @@ def plan(
         ),
         seconds_source=_source(profile),
     )
-
-
-# Routines that small matrices are gathered for.
-_GATHERED = ("potrs", "potri", "lu_solve")
 
 
 def _columns(routine: str, n: int, columns: int | None) -> int:

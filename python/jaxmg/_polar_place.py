@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax.numpy as jnp
 from jax import Array, lax
@@ -15,6 +14,7 @@ from . import _ring
 from ._dot import dot
 from ._layout import Layout, Resolved, resolve_plan
 from ._polar_plan import WIDE_MARGIN
+from ._scattered import scattered
 
 POWER_STEPS = 12
 
@@ -104,24 +104,6 @@ class Place(NamedTuple):
 
     def gram(self, x: Array) -> Array:
         return self.hermitian(x, x)
-
-
-def _mixed(h: Array) -> Array:
-    """32 bits each of which depends on all of those given (the finalizer of MurmurHash3)."""
-    h = (h ^ (h >> 16)) * jnp.uint32(0x85EBCA6B)
-    h = (h ^ (h >> 13)) * jnp.uint32(0xC2B2AE35)
-    return h ^ (h >> 16)
-
-
-def scattered(row: Array, column: Array, seed: Array | int, dtype: Any) -> Array:
-    """Real numbers as if drawn from [-sqrt(3), sqrt(3)), of mean 0 and variance 1, for each place.
-
-    Enough for starts that must not be special, and a far smaller program than that of jax.random.
-    """
-    start = _mixed(row.astype(jnp.uint32)) + jnp.asarray(seed).astype(jnp.uint32)
-    bits = _mixed(_mixed(start) + column.astype(jnp.uint32)) >> 8
-    unit = bits.astype(jnp.finfo(dtype).dtype) * 2.0**-24
-    return ((2 * unit - 1) * math.sqrt(3)).astype(dtype)
 
 
 def largest(p: Place, product: Callable[[Array], Array], like: Array) -> Array:

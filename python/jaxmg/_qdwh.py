@@ -43,8 +43,9 @@ from jax import Array, lax
 
 from . import _calls, _polar_plan, _qr_calls, _ring
 from ._dot import dot
-from ._polar_place import Place, ResolvedPolar, bound, largest, scattered
+from ._polar_place import Place, ResolvedPolar, bound, largest
 from ._qr_layout import resolve_qr
+from ._scattered import scattered
 from .errors import NO_CONVERGENCE, NON_FINITE, OK
 
 SEARCHES = (0, 4, 8)  # steps before which the least singular value is looked for, if it is small

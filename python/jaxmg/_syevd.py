@@ -149,7 +149,8 @@ def _bytes_needed(call: EigenCall, kept: bool, n: int) -> int:
     """Of such a call for a matrix of size n, on one device."""
     r, wanted = call.r, call.wanted
     count = min(wanted.count, n) if wanted.vectors else 0
-    return eigen_bytes(r.layout, n, r.dtype, count, kept, r.backend, r.precision)
+    layout = r.on_one_rank.layout if r.gathered else r.layout
+    return eigen_bytes(layout, n, r.dtype, count, kept or r.gathered, r.backend, r.precision)
 
 
 def syevd(

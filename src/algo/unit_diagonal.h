@@ -15,7 +15,7 @@
 // rounding room for a factor of 1.4, and the loss is 2^-30.5 sqrt(m_ii) at most, while the 22 bits
 // of the parts leave 2^-23 |l_ij|. Numbers of one row are compared with each other alone, so that
 // rows of different sizes within these bounds need nothing more; Re and Im of a complex number are
-// bounded by the same.
+// bounded by the same, and it is these alone that become halves (Re + Im would not fit).
 #pragma once
 
 #include "algo/diagonal_tiles.h"

@@ -216,7 +216,9 @@ void check_type(tile::DeviceContext& context) {
   check_scales<T>(lanes.update);
   check_split_products<T>(lanes.update);
   check_split_rows<T>(lanes.update);
-  check_split_panel<T>(lanes.panel);
+  if constexpr (makes_panels_by_parts(dtype_of<T>, kNativeRun + 1)) {
+    check_split_panel<T>(lanes.panel);
+  }
 }
 
 }  // namespace

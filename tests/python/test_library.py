@@ -12,7 +12,7 @@ import jaxmg
 from jaxmg import _library, linalg
 from matrices import general, hermitian, spd
 from meshes import EXPLICIT, line, need, put
-from residuals import assert_solved, inverse_residual, relative
+from residuals import assert_solved, eigen_residual, inverse_residual, relative
 
 DTYPES = ["float32", "float64", "complex64", "complex128"]
 
@@ -78,7 +78,7 @@ def test_eigenproblems(dtype, devices):
         assert (np.diff(w) >= 0).all()
         alone = jaxmg.syevd(a, return_eigenvectors=False)
         assert np.allclose(alone, w, atol=bound * np.abs(whole).max() * n**0.5)
-        one = jaxmg.syevd(a, return_eigenvectors=True, T_A=2 if n > 1 else None)[0]
+        one = jaxmg.syevd(a, return_eigenvectors=True, T_A=2)[0]
         assert np.allclose(one, w, atol=bound * np.abs(whole).max() * n**0.5)
 
 
@@ -177,8 +177,10 @@ def test_failures_have_the_status_of_the_engine(devices):
     assert both(solve, bad) == both(invert, bad) == 7
     one = spd(16)
     one[3, :] = one[3, 3]
+    half = np.tril(0.25 * general(16, 16), -1) + 10 * np.eye(16)  # its diagonal rules
     for function in (solve, invert, eigen, values):
         assert both(function, one) == -2
+        assert both(function, half) == -2
     nan = spd(16)
     nan[4, 2] = nan[2, 4] = np.nan
     for function in (solve, invert, eigen, values, lu, factor):
@@ -186,6 +188,14 @@ def test_failures_have_the_status_of_the_engine(devices):
     nan[4, 2] = nan[2, 4] = np.inf
     for function in (solve, invert, eigen, values, lu, factor):
         assert both(function, nan) == -1
+    for lower in (None, True, False):  # where imaginary parts do not count otherwise
+        nan = spd(16, "complex128")
+        nan[2, 2] += 1j * np.nan
+        for tile in (None, 2):
+            _, status = jaxmg.potrs(placed(nan, devices), b, tile, lower=lower, return_status=True)
+            assert int(status) == -1
+            *_, status = jaxmg.syevd(placed(nan, devices), tile, lower=lower, return_status=True)
+            assert int(status) == -1
     singular = general(16, 16)
     singular[5] = 0
     *results, status = lu(placed(singular, devices), None)
@@ -307,9 +317,36 @@ def test_what_is_left_to_the_engine(monkeypatch):
         jaxmg.potrs(a, b)
 
 
+def test_uneven_shards():
+    mesh = line(4)
+    for n in (3, 13):
+        a, g, b = spd(n, "complex64"), general(n, n, "complex64"), general(n, 2, "complex64")
+        specs = {"mesh": mesh, "in_specs": P("x", None)}
+        assert not calls(lambda a, b=b, specs=specs: jaxmg.potrs(a, b, **specs), a)
+        assert_solved(a, jaxmg.potrs(a, b, **specs), b)
+        assert_solved(g, jaxmg.lu_solve(g, b, **specs), b)
+        w, v = jaxmg.syevd(a, **specs)
+        assert eigen_residual(a, w, v) <= 25
+    for shape in ((13, 5), (5, 13), (3, 2), (2, 7)):
+        a = general(*shape)
+        q, r = jaxmg.qr(a, **specs)
+        assert not calls(lambda a, specs=specs: jaxmg.qr(a, **specs), a)
+        assert relative(np.asarray(q) @ np.asarray(r), a) < 1e-12
+
+
 def test_the_plan_says_so():
-    assert jaxmg.plan("potrs", 64, "float64", mesh=4).path == "gathered"
-    assert jaxmg.plan("potrs", 20000, "float64", mesh=4).path == "distributed"
+    for routine in ("potrs", "syevd", "qr"):
+        plan = jaxmg.plan(routine, 64, "float64", mesh=4)
+        assert plan.path == "gathered" and plan.gather_below >= 64
+        assert jaxmg.plan(routine, 64, "float64", mesh=4, T_A=8).path == "distributed"
+        assert jaxmg.plan(routine, 64, "float64", mesh=1).path == "one device"
+        assert jaxmg.plan(routine, 20000, "float64", mesh=4).path == "distributed"
+
+
+def test_another_size_holds_for_any_number_of_devices(monkeypatch):
+    monkeypatch.setenv("JAXMG_LIBRARY_BELOW", "4096")
+    for routine in ("potrs", "lu_solve", "syevd", "qr"):
+        assert jaxmg.plan(routine, 4096, "float64", mesh=4).path == "gathered"
 
 
 def test_the_selftest_is_one_of_the_engine(monkeypatch):

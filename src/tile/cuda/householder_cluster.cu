@@ -153,6 +153,8 @@ __global__ void __launch_bounds__(kGridThreads, 1)
   }
   rows.store(p, own_scale);
   meet_cluster();  // no block leaves while others may reach for its memory
+#else
+  __trap();  // made for devices without clusters: nothing would have been done
 #endif
 }
 

@@ -12,8 +12,8 @@ template <class T>
 bool householder_grid(CudaLane& lane, Size m, Size w, T* a, Size lda, T* r, Size ldr, T* tau,
                       void* work);
 
-// The same for few rows, by one cluster of blocks (householder_cluster.cu), where the device has
-// such.
+// The same for few rows, at least one, by one cluster of blocks (householder_cluster.cu), where the
+// device has such.
 template <class T>
 bool householder_cluster(CudaLane& lane, Size m, Size w, T* a, Size lda, T* r, Size ldr, T* tau);
 
