@@ -28,6 +28,11 @@ NATURAL_ORDER = 2
 Shape = jax.ShapeDtypeStruct
 
 
+def unless_failed(info: Array, x: Array) -> Array:
+    """x, or NaN if the call whose `info` that is failed."""
+    return jnp.where(info[0] == 0, x, jnp.asarray(jnp.nan, x.dtype))
+
+
 def context(
     layout: Layout,
     call_id: int,

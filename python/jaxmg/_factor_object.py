@@ -120,7 +120,7 @@ def _triangle(r: Resolved, f: Factor) -> tuple[Array, Array]:
     # Row g of the work buffer holds column g of conj(L), in natural numbering on both sides.
     work = gathered(r.layout, f.work)[: r.n]
     lower = jnp.tril(jnp.conj(work[order][:, order].T))
-    return jnp.where(f.info[0] == 0, lower, jnp.asarray(jnp.nan, lower.dtype)), order
+    return _calls.unless_failed(f.info, lower), order
 
 
 def _half(r: Resolved, f: Factor, b: Array, *, back: bool, split: bool = False) -> Array:

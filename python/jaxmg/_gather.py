@@ -2,8 +2,9 @@
 
 A factorisation by many devices waits for the others in every step. Below some size it is faster to
 gather the matrix, n^2 elements, and to let every device do the same work on its own: no device
-waits for another then. The size comes from the cost model (`_model.gather_below`). With several
-processes nothing is gathered, since machines with different profiles would not agree.
+waits for another then. The size comes from the cost model (`_model.gather_below`), or from what
+JAX's own solvers were measured to take (`_library.below`). With several processes nothing is
+gathered, since machines with different profiles would not agree.
 """
 
 from __future__ import annotations
@@ -122,7 +123,7 @@ def small(r: Resolved, tile: int, routine: str = "") -> Resolved:
     # Those that users hold, and those that make another one, are the engine's.
     own = r.exposed or r.mixed or r.order != RELABELLED
     library = "" if own else routine
-    if layout.kind == "dist" and layout.ranks > 1:
+    if layout.ranks > 1:
         solve = _SOLVES[r.routine]
         args = (r.dtype, layout.ranks, layout.platform, r.precision, solve, library)
         if r.n > threshold(*args):

@@ -21,7 +21,10 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from . import _calls, errors
-from ._dot import contract, dot
+from ._calls import unless_failed
+from ._dot import dot
+from ._hermitian import transposed
+from ._operands import places
 from ._scattered import scattered
 
 VARIABLE = "JAXMG_LIBRARY_BELOW"
@@ -75,10 +78,6 @@ def _report(kind: Array, position: Any = 0) -> Array:
     return info.at[_calls.PHASE].set(_calls.NATURAL_ORDER)
 
 
-def _unless_failed(info: Array, x: Array) -> Array:
-    return jnp.where(info[0] == 0, x, jnp.asarray(jnp.nan, x.dtype))
-
-
 def _first(*kinds: Any) -> Array:
     """The first kind that is a failure. Each is a pair of a condition and a kind."""
     found: Array = jnp.asarray(errors.OK, jnp.int32)
@@ -91,7 +90,7 @@ def _one_triangle(a: Array, triangle: int) -> Array:
     """The valid part of a Hermitian matrix, zero elsewhere."""
     if triangle < 0:
         return a
-    row, column = (lax.broadcasted_iota(jnp.int32, a.shape, axis) for axis in (0, 1))
+    row, column = places(a)
     return jnp.where(row >= column if triangle == 0 else row <= column, a, jnp.zeros_like(a))
 
 
@@ -99,7 +98,7 @@ def _real_diagonal(a: Array) -> Array:
     """The same without the imaginary parts on the diagonal, which nobody uses."""
     if not jnp.iscomplexobj(a):
         return a
-    row, column = (lax.broadcasted_iota(jnp.int32, a.shape, axis) for axis in (0, 1))
+    row, column = places(a)
     return jnp.where(row == column, jnp.real(a).astype(a.dtype), a)
 
 
@@ -118,7 +117,7 @@ def _differs(a: Array) -> Array:
     n = a.shape[0]
     row = lax.iota(jnp.int32, n)
     v = (scattered(row, row, 0, a.dtype) / (2 * n)).astype(a.dtype)
-    y, z = dot(a, v), jnp.conj(contract(a, v, (((0,), (0,)), ((), ()))))
+    y, z = dot(a, v), transposed(a, v)
     return jnp.max(jnp.abs(y - z)) > _HERMITIAN * jnp.max(jnp.abs(y))
 
 
@@ -154,17 +153,17 @@ def potrs(
 ) -> list[Array]:
     x = _triangular(work, b, lower=True)
     x = _triangular(work, x, lower=True, transpose_a=True, conjugate_a=True)
-    return [_unless_failed(info, x)]
+    return [unless_failed(info, x)]
 
 
 def logdet(r: Any, work: Array, info: Array) -> list[Array]:
     value = 2 * jnp.sum(jnp.log(jnp.real(jnp.diagonal(work))))
-    return [_unless_failed(info, value)]
+    return [unless_failed(info, value)]
 
 
 def potri(r: Any, work: Array, aux: Array, info: Array) -> list[Array]:
     inverse = _triangular(work, jnp.eye(r.n, dtype=work.dtype), lower=True)
-    return [_unless_failed(info, dot(jnp.conj(inverse.T), inverse))]
+    return [unless_failed(info, dot(jnp.conj(inverse.T), inverse))]
 
 
 def locate(r: Any, work: Array, aux: Array, info: Array) -> list[Array]:
@@ -216,7 +215,7 @@ def getrs(
         x = _triangular(work, b, lower=False, transpose_a=True)
         x = _triangular(work, x, lower=True, transpose_a=True, unit_diagonal=True)
         x = x[pivots[r.n :]]
-    return [_unless_failed(info, x)]
+    return [unless_failed(info, x)]
 
 
 # --- QR --------------------------------------------------------------------------------------
@@ -226,7 +225,7 @@ def geqrf(r: Any, a: Array) -> list[Array]:
     q, triangle = lax.linalg.qr(a, full_matrices=False)
     info = _report(_first((~jnp.isfinite(_size(a)), errors.NON_FINITE)))
     pair = (q, triangle) if r.m >= r.n else (triangle, q)
-    work, aux = (_unless_failed(info, x) for x in pair)
+    work, aux = (unless_failed(info, x) for x in pair)
     return [work, aux.reshape(-1), info]
 
 
@@ -251,7 +250,7 @@ def syevd(r: Any, a: Array, *, vectors: bool, first: int, count: int) -> list[Ar
     v, w = lax.linalg.eigh(a * scale.astype(a.dtype), lower=r.triangle <= 0, symmetrize_input=False)
     missing = jnp.isnan(w)
     info = _report(_first(*faults, (missing.any(), errors.NO_CONVERGENCE)), missing.sum())
-    results = [_unless_failed(info, w * back)]
+    results = [unless_failed(info, w * back)]
     if vectors:
-        results.append(_unless_failed(info, v[:, first : first + count]))
+        results.append(unless_failed(info, v[:, first : first + count]))
     return [*results, info]

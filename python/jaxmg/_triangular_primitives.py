@@ -107,7 +107,7 @@ def _own_triangle(first: Any, a: Array, info: Array, upper: bool) -> Array:
     columns = lax.broadcasted_iota(jnp.int32, a.shape, 1)
     inside = rows <= columns if upper else (rows >= columns) & (rows < a.shape[1])
     kept = jnp.where(inside, a, jnp.zeros_like(a))
-    return jnp.where(info[0] == 0, kept, jnp.asarray(jnp.nan, a.dtype))
+    return _calls.unless_failed(info, kept)
 
 
 def _triangle_block(

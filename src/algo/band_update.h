@@ -4,9 +4,9 @@
 //
 // with X and X' of the same columns in pairs the other way round, so that the product is Hermitian.
 // One rank makes the lower triangle, by block columns, and its image, or all of it where one such
-// block would be. Several ranks have columns
-// each; where the matrix is large enough for its products to take longer than its way to other
-// ranks, they make what lies in or below the blocks of the diagonal and send each other the images.
+// block would be. Several ranks have columns each; where the matrix is large enough for its
+// products to take longer than its way to other ranks, they make what lies in or below the blocks
+// of the diagonal and send each other the images.
 #pragma once
 
 #include <algorithm>

@@ -55,8 +55,8 @@ struct MergeCounts {
 // What the merges of a level work with, beside the data. Arrays have n elements; those of node i
 // begin at its first row, and indices in them count from there.
 struct MergeState {
-  double* d = nullptr;     // eigenvalues of the nodes, in no order. Beside them
-  double* e = nullptr;     // off-diagonal elements of the whole matrix
+  double* d = nullptr;     // eigenvalues of the nodes, in no order
+  double* e = nullptr;     // off-diagonal elements of the whole matrix; directly after d
   double* z = nullptr;     // last row of Q_1 and first row of Q_2, which meet at the cut
   double* pole = nullptr;  // those left, ascending
   double* pole_z = nullptr;
